@@ -66,7 +66,12 @@ class MultiHeadAttention(nn.Module):
         self.proj_drop = nn.Dropout(proj_drop)
 
     def forward(
-        self, x: Tensor, record: Record | None = None, *, fused: bool | None = None
+        self,
+        x: Tensor,
+        record: Record | None = None,
+        *,
+        read: int | None = None,
+        fused: bool | None = None,
     ) -> Tensor:
         """Mix tokens (B, T, D) into tokens (B, T, D).
 
@@ -74,6 +79,7 @@ class MultiHeadAttention(nn.Module):
             x: (B, T, D).
             record: where to keep "weights", (B, A, T, T), taken before dropout;
                 asking for it takes the explicit path.
+            read: only the first `read` tokens ask, and come out; all by default.
             fused: force one path; by default the quicker one for this device.
         """
         B, T, D = x.shape
@@ -83,11 +89,12 @@ class MultiHeadAttention(nn.Module):
 
         qkv = self.qkv(x).reshape(B, T, 3, A, D // A)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, A, T, D/A)
+        q = q[:, :, :read]
         if fused and record is None:
             drop = self.attn_drop.p if self.training else 0.0
             mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=drop)
         else:
             weights = keep(record, "weights", attention_weights(q, k))  # (B, A, T, T)
             mixed = self.attn_drop(weights) @ v  # (B, A, T, D/A)
-        mixed = mixed.transpose(1, 2).reshape(B, T, D)
+        mixed = mixed.transpose(1, 2).flatten(2)  # (B, T, D)
         return self.proj_drop(self.proj(mixed))

@@ -96,22 +96,32 @@ class EncoderBlock(nn.Module):
         self.mlp = MLP(embed_dim, hidden_dim, activation=activation, drop=drop)
         self.ls2 = scale()
 
-    def forward(self, x: Tensor, record: Record | None = None) -> Tensor:
-        """Transform tokens (B, T, D) into tokens (B, T, D)."""
+    def forward(
+        self, x: Tensor, record: Record | None = None, *, read: int | None = None
+    ) -> Tensor:
+        """Transform tokens (B, T, D) into tokens (B, T, D).
+
+        Args:
+            x: (B, T, D).
+            record: where to keep the block's intermediates.
+            read: how many tokens, from the front, anyone will read. All tokens are
+                looked at, but only these come out; all by default.
+        """
         if self.norm == "pre":
             normed = keep(record, "norm1", self.norm1(x))
-            x = keep(record, "add1", x + self._attend(normed, record))
+            x = keep(record, "add1", x[:, :read] + self._attend(normed, record, read))
             normed = keep(record, "norm2", self.norm2(x))
             x = keep(record, "add2", x + self._think(normed, record))
         else:
-            x = keep(record, "add1", x + self._attend(x, record))
+            x = keep(record, "add1", x[:, :read] + self._attend(x, record, read))
             x = keep(record, "norm1", self.norm1(x))
             x = keep(record, "add2", x + self._think(x, record))
             x = keep(record, "norm2", self.norm2(x))
         return x
 
-    def _attend(self, x: Tensor, record: Record | None) -> Tensor:
-        return keep(record, "attn", self.ls1(self.attn(x, within(record, "attn"))))
+    def _attend(self, x: Tensor, record: Record | None, read: int | None) -> Tensor:
+        mixed = self.attn(x, within(record, "attn"), read=read)
+        return keep(record, "attn", self.ls1(mixed))
 
     def _think(self, x: Tensor, record: Record | None) -> Tensor:
         return keep(record, "mlp", self.ls2(self.mlp(x, within(record, "mlp"))))

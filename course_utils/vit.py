@@ -289,11 +289,23 @@ class VisionTransformer(nn.Module):
             x = x + self.pos_embed  # (B, T, D) + (1, T, D): row i on token i
         return keep(record, "tokens", self.pos_drop(x))
 
-    def forward_features(self, images: Tensor, record: Record | None = None) -> Tensor:
-        """Encode images (B, C, H, W) as tokens (B, T, D), after the final norm."""
+    def forward_features(
+        self,
+        images: Tensor,
+        record: Record | None = None,
+        *,
+        read: int | None = None,
+    ) -> Tensor:
+        """Encode images (B, C, H, W) as tokens (B, T, D), after the final norm.
+
+        With `read`, only the first `read` tokens come out, the same as without: the
+        last block need not compute what nobody reads.
+        """
         x = self.embed(images, record)
-        for i, block in enumerate(self.blocks):
+        *blocks, last = self.blocks
+        for i, block in enumerate(blocks):
             x = block(x, within(record, f"blocks.{i}"))
+        x = last(x, within(record, f"blocks.{len(blocks)}"), read=read)
         return keep(record, "norm", self.norm(x))
 
     def forward_head(self, x: Tensor, record: Record | None = None) -> Tensor:
@@ -319,11 +331,13 @@ class VisionTransformer(nn.Module):
             TypeError: if the images are not floating point.
             ValueError: if their shape is not the configured one.
         """
-        record = Record(only="weights") if return_attention else None
-        logits = self.forward_head(self.forward_features(images, record), record)
-        if record is None:
-            return logits
-        return logits, list(record.tensors.values())
+        if return_attention:
+            record = Record(only="weights")
+            logits = self.forward_head(self.forward_features(images, record))
+            return logits, list(record.tensors.values())
+        # The head reads [CLS] alone, so the last block makes nothing but [CLS].
+        read = 1 if self.config.pool == "cls" else None
+        return self.forward_head(self.forward_features(images, read=read))
 
     def intermediates(self, images: Tensor) -> dict[str, Tensor]:
         """Name every intermediate of one forward pass, in the order computed.
