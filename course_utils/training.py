@@ -175,7 +175,8 @@ def fit(
     generator = torch.Generator().manual_seed(seed)
     history, best, was_training = History(), None, model.training
 
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    forked = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(forked, device_type=device.type):
         torch.manual_seed(seed)  # for dropout, which takes no generator
         for epoch in tqdm(range(recipe.epochs), unit="epoch", leave=False):
             first = epoch * per_epoch
@@ -228,7 +229,7 @@ def train_epoch(
     order = torch.randperm(len(labels), generator=generator).to(labels.device)
     loss_sum = torch.zeros((), device=labels.device)
     right = torch.zeros((), device=labels.device)  # read once, at the end
-    for batch, rate in zip(order.split(recipe.batch_size), rates):
+    for batch, rate in zip(order.split(recipe.batch_size), rates, strict=True):
         x, y = images[batch], labels[batch]
         if recipe.augment is not None:
             x = recipe.augment(x, generator)
