@@ -7,8 +7,12 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 BUILT  := tests/site tests/test_execution.py
 
+# Charts belong into the notebook, whatever the shell at hand would rather have.
+unexport MPLBACKEND
+
 .PHONY: help book serve test test-package lint format notebooks repository lock clean
 .DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -19,7 +23,7 @@ book: $(VENV)/book ## Build the book and say where it is
 serve: book ## Show the book at http://localhost:8000 (PORT=… for another)
 	$(RUN) -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
-test: lint test-package ## Check everything: code, package, chapters, site
+test: lint test-package notebooks ## Check everything: code, package, chapters, site
 	@$(MAKE) --no-print-directory book
 	$(RUN) -m pytest $(BUILT)
 
@@ -38,7 +42,7 @@ format: $(VENV)/test ## Put code and notebooks in their normal form
 	$(RUN) tools/lint_notebooks.py --fix
 
 notebooks: $(VENV)/test ## Run every chapter from top to bottom, without the book
-	$(RUN) -m pytest --nbmake --nbmake-timeout=300 book
+	TQDM_DISABLE=1 $(RUN) -m pytest --nbmake --nbmake-timeout=300 book
 
 repository: ## Set the repository's address everywhere: make repository URL=https://…
 	@$(PYTHON) tools/set_repository.py $(if $(URL),'$(URL)')
@@ -48,7 +52,8 @@ lock: $(VENV)/test ## Refresh the pinned versions from the ranges in pyproject.t
 	$(RUN) tools/lock.py
 
 clean: ## Remove what was built (the environment in .venv stays)
-	rm -rf _build build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf _build build *.egg-info .mypy_cache .pytest_cache .hypothesis
+	rm -rf .ruff_cache book/.ruff_cache
 
 # The environment. The two stamps tell which requirements it holds already.
 $(RUN):
@@ -56,7 +61,7 @@ $(RUN):
 	 Python 3.10 or newer, or name another: make book PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) tools/check_python.py
 	@rm -rf $(VENV)
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/book: requirements.txt pyproject.toml | $(RUN)
 	@echo "Installing the book's environment into $(VENV): a few minutes, this once."

@@ -5,6 +5,8 @@ Axes: B batch, A heads, T tokens, D width.
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,7 +29,7 @@ def attention_weights(q: Tensor, k: Tensor) -> Tensor:
     Returns:
         (..., T, T); each row sums to one over the keys.
     """
-    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)  # (..., T, T)
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (..., T, T)
     return scores.softmax(dim=-1)
 
 
@@ -50,9 +52,11 @@ class MultiHeadAttention(nn.Module):
         """Build the layer.
 
         Raises:
-            ValueError: if the heads cannot share the width evenly.
+            ValueError: if there is no head, or the heads cannot share the width evenly.
         """
         super().__init__()
+        if num_heads < 1:
+            raise ValueError(f"num_heads is {num_heads}; it must be at least 1")
         if embed_dim % num_heads:
             raise ValueError(
                 f"embed_dim {embed_dim} cannot be shared by {num_heads} heads: "
@@ -97,4 +101,5 @@ class MultiHeadAttention(nn.Module):
             weights = keep(record, "weights", attention_weights(q, k))  # (B, A, T, T)
             mixed = self.attn_drop(weights) @ v  # (B, A, T, D/A)
         mixed = mixed.transpose(1, 2).flatten(2)  # (B, T, D)
-        return self.proj_drop(self.proj(mixed))
+        out: Tensor = self.proj_drop(self.proj(mixed))
+        return out

@@ -28,9 +28,15 @@ class PatchEmbedding(nn.Module):
         """Embed images (B, C, H, W) as tokens (B, N, D), patches in reading order.
 
         Raises:
-            ValueError: if the patch does not divide the image.
+            ValueError: if the patch does not divide the image, or the channels differ.
         """
         patches = patchify(images, self.patch_size)  # (B, N, P*Q*C)
+        if images.shape[1] != self.proj.in_channels:
+            raise ValueError(
+                f"images of shape {tuple(images.shape)} have {images.shape[1]} "
+                f"channels; these filters expect {self.proj.in_channels}. "
+                "Convert the images, or the filters (see rgb_to_grey)"
+            )
         E = conv_to_linear(self.proj.weight)  # (P*Q*C, D)
         return F.linear(patches, E.T, self.proj.bias)  # (B, N, D)
 

@@ -5,7 +5,7 @@ Axes: B batch, T tokens, D width.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,10 @@ class MLP(nn.Module):
         drop: float = 0.0,
     ) -> None:
         super().__init__()
+        if activation not in get_args(Activation):
+            raise ValueError(
+                f"activation is {activation!r}; choose one of {get_args(Activation)}"
+            )
         self.fc1 = nn.Linear(embed_dim, hidden_dim)
         self.act = nn.GELU("tanh" if activation == "gelu_tanh" else "none")
         self.fc2 = nn.Linear(hidden_dim, embed_dim)
@@ -37,7 +41,8 @@ class MLP(nn.Module):
     def forward(self, x: Tensor, record: Record | None = None) -> Tensor:
         """Transform tokens (B, T, D) into (B, T, D) through a wider hidden layer."""
         hidden = keep(record, "hidden", self.act(self.fc1(x)))
-        return self.drop(self.fc2(self.drop(hidden)))
+        out: Tensor = self.drop(self.fc2(self.drop(hidden)))
+        return out
 
 
 class LayerScale(nn.Module):
@@ -76,6 +81,8 @@ class EncoderBlock(nn.Module):
         attn_drop: float = 0.0,
     ) -> None:
         super().__init__()
+        if norm not in get_args(Norm):
+            raise ValueError(f"norm is {norm!r}; choose one of {get_args(Norm)}")
 
         def scale() -> nn.Module:
             if layer_scale is None:

@@ -5,6 +5,9 @@ Axes: B batch, C channels, H W image, h w grid, P patch (P high, Q wide), N patc
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import Any
+
 from torch import Tensor
 
 Size = int | tuple[int, int]
@@ -17,15 +20,16 @@ def as_pair(size: Size, name: str = "size") -> tuple[int, int]:
         TypeError: if `size` is neither a whole number nor a pair of them.
         ValueError: if a side is below 1.
     """
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    whole = all(isinstance(side, int) and not isinstance(side, bool) for side in sides)
+    given: Any = size  # by a caller who may not have read the types
+    sides = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+    whole = all(isinstance(s, Integral) and not isinstance(s, bool) for s in sides)
     if len(sides) != 2 or not whole:
         raise TypeError(
             f"{name} is {size!r}; give one whole number or a (height, width) pair"
         )
     if min(sides) < 1:
         raise ValueError(f"{name} is {size!r}; each side must be at least 1 pixel")
-    return sides[0], sides[1]
+    return int(sides[0]), int(sides[1])
 
 
 def patch_grid(img_size: Size, patch_size: Size) -> tuple[int, int]:
@@ -37,10 +41,11 @@ def patch_grid(img_size: Size, patch_size: Size) -> tuple[int, int]:
     H, W = as_pair(img_size, "img_size")
     P, Q = as_pair(patch_size, "patch_size")
     if H % P or W % Q:
+        crop = f"Crop the image to {H - H % P}x{W - W % Q}, pad it to "
         raise ValueError(
             f"a {H}x{W} image cannot be cut into {P}x{Q} patches: "
             f"{H % P} rows and {W % Q} columns of pixels would be left over. "
-            f"Crop the image to {H - H % P}x{W - W % Q}, pad it to "
+            f"{crop if H >= P and W >= Q else 'Pad the image to '}"
             f"{H + -H % P}x{W + -W % Q}, or choose a patch size that divides it"
         )
     return H // P, W // Q

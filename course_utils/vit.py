@@ -242,9 +242,11 @@ class VisionTransformer(nn.Module):
                 if c.num_classes
                 else nn.Identity()
             )
-        self.to_empty(device="cpu")
-        self.reset(generator)
-        self.to(torch.get_default_device())
+        device = torch.empty(0).device  # the default one
+        if device.type != "meta":
+            self.to_empty(device="cpu")
+            self.reset(generator)
+            self.to(device)
 
     @torch.no_grad()
     def reset(self, generator: torch.Generator | None = None) -> None:
@@ -346,10 +348,11 @@ class VisionTransformer(nn.Module):
             images: (B, C, H, W).
 
         Returns:
-            "patch_embed" (B, N, D), "cls" and "tokens" (B, T, D); for each block i
-            "blocks.i." with "norm1", "attn.weights" (B, A, T, T), "attn", "add1",
-            "norm2", "mlp.hidden" (B, T, ratio*D), "mlp" and "add2"; then "norm"
-            (B, T, D), "pooled" (B, D) and "logits" (B, K).
+            "patch_embed" (B, N, D), "cls" (if there is a [CLS] token) and "tokens"
+            (B, T, D); for each block i "blocks.i." with "norm1", "attn.weights"
+            (B, A, T, T), "attn", "add1", "norm2", "mlp.hidden" (B, T, ratio*D), "mlp"
+            and "add2", where with post-norm each norm follows its addition; then
+            "norm" (B, T, D), "pooled" (B, D) and "logits" (B, K).
         """
         record = Record()
         self.forward_head(self.forward_features(images, record), record)

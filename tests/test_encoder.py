@@ -251,23 +251,22 @@ def test_tokens_keep_their_type(norm: str, dtype: torch.dtype) -> None:
 
 
 def test_an_unknown_kind_of_norm_is_refused_and_not_taken_for_post() -> None:
-    with pytest.raises(ValueError, match="Pre.*pre.*post"):
+    with pytest.raises(ValueError, match=r"Pre.*pre.*post"):
         EncoderBlock(12, 3, 24, norm="Pre")  # type: ignore[arg-type]
 
 
 def test_an_unknown_activation_is_refused_and_not_taken_for_gelu() -> None:
-    with pytest.raises(ValueError, match="relu.*gelu"):
+    with pytest.raises(ValueError, match=r"relu.*gelu"):
         MLP(12, 24, activation="relu")  # type: ignore[arg-type]
 
 
 # The record
 
 
+ATTEND, THINK = ["attn.weights", "attn", "add1"], ["mlp.hidden", "mlp", "add2"]
 ORDER = {
-    "pre": ["norm1", "attn.weights", "attn", "add1"]
-    + ["norm2", "mlp.hidden", "mlp", "add2"],
-    "post": ["attn.weights", "attn", "add1", "norm1"]
-    + ["mlp.hidden", "mlp", "add2", "norm2"],
+    "pre": ["norm1", *ATTEND, "norm2", *THINK],
+    "post": [*ATTEND, "norm1", *THINK, "norm2"],
 }
 
 

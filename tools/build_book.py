@@ -21,10 +21,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # What the results of a chapter depend on, beside its own code.
-BEHIND = ("course_utils", "pyproject.toml", "requirements.txt")
+BEHIND = ("course_utils", "requirements.txt")
 # What the pages depend on beside these.
 BOOK = ("_config.yml", "_toc.yml", "book", "tools/build_book.py")
-NOT_READ = {"__pycache__", ".ipynb_checkpoints", ".DS_Store"}
 
 
 def key(root: Path, names: Iterable[str]) -> str:
@@ -33,8 +32,11 @@ def key(root: Path, names: Iterable[str]) -> str:
     for name in names:
         top = root / name
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            if path.is_file() and not NOT_READ.intersection(path.parts):
-                digest.update(f"\n{path.relative_to(root).as_posix()}\n".encode())
+            inside = path.relative_to(root)
+            # Caches, checkpoints and editors' notes change, and no page with them.
+            unread = any(part.startswith((".", "__pycache__")) for part in inside.parts)
+            if path.is_file() and not unread:
+                digest.update(f"\n{inside.as_posix()}\n".encode())
                 digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -49,18 +51,15 @@ def run_jupyter_book(root: Path) -> tuple[int, list[str]]:
     start = "from jupyter_book.cli.main import main; main(prog_name='jupyter-book')"
     command = [sys.executable, "-c", start, "build", ".", "--all"]
     command += ["-W", "--keep-going", "-n"]
+    # What runs is the same every time, and no progress bars end up on the pages.
+    fixed = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", "TQDM_DISABLE": "1"}
+    kept = {name: text for name, text in os.environ.items() if name != "MPLBACKEND"}
     process = subprocess.Popen(
         command,
         cwd=root,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        # What runs is the same every time, and no progress bars end up on the pages.
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": "0",
-            "PYTHONUNBUFFERED": "1",
-            "TQDM_DISABLE": "1",
-        },
+        env=kept | fixed,
         text=True,
         encoding="utf-8",
         errors="replace",
@@ -119,9 +118,10 @@ def main(root: Path = ROOT) -> int:
         status = status or 1
         problems.append("course_utils or the requirements changed while it was built.")
     if status:
-        failed = failed_chapters(html)
         print("\nThe book was not built.", file=sys.stderr)
-        for line in failed or dict.fromkeys(problems):
+        # That a chapter raised is said by its own line, which has the error in it.
+        others = (line for line in problems if "[mystnb.exec]" not in line)
+        for line in failed_chapters(html) + list(dict.fromkeys(others)) or problems:
             print(f"  {line}", file=sys.stderr)
         return status
     built_key.write_text(book, encoding="utf-8")

@@ -59,9 +59,12 @@ def write_notebook(notebook: dict[str, Any]) -> str:
 def in_pyproject(text: str, url: str) -> str:
     """Return pyproject.toml with the address in its table of links."""
     entry = f'[project.urls]\nRepository = "{url}"\n'
-    if "[project.urls]" in text:
-        return re.sub(r"\[project\.urls\]\nRepository = .*\n", entry, text)
+    text = re.sub(r"\[project\.urls\]\nRepository = .*\n\n?", "", text)
     following = "[project.optional-dependencies]"
+    if following not in text:
+        raise ValueError(
+            f"it has no line {following}, before which the address stands."
+        )
     return text.replace(following, f"{entry}\n{following}", 1)
 
 
@@ -87,9 +90,7 @@ html:
 """
     text, count = re.subn(r"^html:\n", block, text, count=1, flags=re.M)
     if not count:
-        raise ValueError(
-            "_config.yml has no line `html:`, before which the repository is written."
-        )
+        raise ValueError("it has no line `html:`, before which the repository stands.")
     return text
 
 
@@ -103,7 +104,13 @@ def in_readme(text: str, url: str) -> str:
 · [Source]({url})
 <!-- /repository -->"""
     pattern = r"<!-- repository -->.*<!-- /repository -->"
-    return re.sub(pattern, links, text, flags=re.S)
+    text, count = re.subn(pattern, links, text, flags=re.S)
+    if count != 1:
+        raise ValueError(
+            "it needs the marks <!-- repository --> and <!-- /repository --> once, "
+            f"between which the links stand, and has them {count} times."
+        )
+    return text
 
 
 def in_citation(text: str, url: str) -> str:
