@@ -30,7 +30,7 @@ LEFT, BRANCH, RIGHT = 14.0, 112.0, 322.0  # boxes: on the stream, on a branch, t
 MIDDLE = (BRANCH + RIGHT) / 2
 SHAPES = WIDTH - 8  # shapes end here
 
-Part = nn.Module | Tensor | None
+Part = nn.Module | Tensor
 
 
 def architecture_diagram(
@@ -61,7 +61,9 @@ def architecture_diagram(
 
     sheet = _Sheet()
     _draw_input(sheet, model, images, steps)
-    _draw_block(sheet, model.blocks[0], steps, f"block 1 of {len(model.blocks)}")
+    first = model.blocks[0]
+    assert isinstance(first, EncoderBlock)  # as VisionTransformer builds them
+    _draw_block(sheet, first, steps, f"block 1 of {len(model.blocks)}")
     if len(model.blocks) > 1:
         last = len(model.blocks)
         others = "block 2" if last == 2 else f"blocks 2 to {last}"
@@ -368,7 +370,7 @@ class _Sheet:
 
 
 def _data_uri(image: Tensor) -> str:
-    """Encode an image (C, H, W) as PNG, stretched to grey 0 to 1 where it leaves that."""
+    """Encode an image (C, H, W) as PNG, stretched where it leaves 0 to 1."""
     pixels = image.detach().float().cpu()
     low, high = float(pixels.min()), float(pixels.max())
     if low < 0 or high > 1:

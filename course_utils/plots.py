@@ -214,9 +214,9 @@ def show_pixels(
     most = (WIDTH - 2 * EDGE) / max(0.27, 0.085 * longest)
     if across > most or down > 16:
         raise ValueError(
-            f"pixels of shape {grid.shape} need {across:.0f} × {down} cells for numbers "
-            f"of up to {longest} characters, {most:.0f} × 16 can be read; take a smaller "
-            "grid or rounder numbers, or show_images for a real image"
+            f"pixels of shape {grid.shape} need {across:.0f} × {down} cells for "
+            f"numbers of up to {longest} characters, {most:.0f} × 16 can be read; take "
+            "a smaller grid or rounder numbers, or show_images for a real image"
         )
     side, top = min(0.42, (WIDTH - 2 * EDGE) / across), 0.34
     fig = MatplotlibFigure((across * side + 2 * EDGE, down * side + top + EDGE))

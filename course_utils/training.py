@@ -305,7 +305,8 @@ def split(
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     """Make AdamW (Loshchilov & Hutter 2019) with decay on weight matrices only."""
-    matrices, others = [], []
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
     for name, p in model.named_parameters():
         if not p.requires_grad:
             continue

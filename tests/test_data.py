@@ -352,7 +352,7 @@ def test_another_data_set_in_the_same_format_is_not_taken_for_mnist(
 ) -> None:
     labels = np.arange(7, dtype=np.uint8)
     small["test_labels"].write_bytes(idx(labels))
-    with pytest.raises(DataError, match="t10k-labels.*sha256"):
+    with pytest.raises(DataError, match=r"t10k-labels.*sha256"):
         load_mnist(small["test_labels"].parent)
 
 
@@ -403,7 +403,7 @@ def test_the_recipe_makes_the_embedded_file_again(whole_mnist: Path) -> None:
 
 
 def test_any_number_of_first_digits_is_a_fair_sample() -> None:
-    """Stored in the order drawn: a sorted file would begin with MNIST's first digits."""
+    """Stored as drawn: a sorted file would begin with MNIST's first digits."""
     for split, size in (("train", 60_000), ("test", 10_000)):
         indices = embedded_arrays()[f"{split}_indices"]
         assert 0.4 * size < indices[:300].mean() < 0.6 * size
@@ -469,7 +469,7 @@ class Hub:
                 if self.command == "GET":
                     self.wfile.write(hub.body[: len(hub.body) - hub.cut])
 
-            do_GET = do_HEAD = answer  # noqa: N815
+            do_GET = do_HEAD = answer
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -484,7 +484,10 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     thread = threading.Thread(target=hub.server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub.url)
+    constants = huggingface_hub.constants
+    address = "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + address)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache(tmp_path)))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the hub's retries
@@ -634,7 +637,9 @@ def test_what_is_no_data_is_not_kept_and_the_next_try_works(
     hub: Hub, tmp_path: Path, bad: bytes
 ) -> None:
     hub.body = bad
-    with pytest.raises(DataError, match="no NumPy archive.*has been deleted") as caught:
+    with pytest.raises(
+        DataError, match=r"no NumPy archive.*has been deleted"
+    ) as caught:
         load_digits(source="hub")
     assert EMBEDDED_WORKS in str(caught.value)
     assert cached(tmp_path) == []
@@ -696,8 +701,11 @@ def test_a_page_without_the_hubs_headers_is_not_taken_for_the_hub(
 def test_no_network_is_told(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
+    address = huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE
+    nobody = address.replace(hub.url, f"http://127.0.0.1:{port}")
+    assert nobody != address
     monkeypatch.setattr(
-        huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{port}"
+        huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", nobody
     )
     with pytest.raises(DataError, match="Check the connection") as caught:
         load_digits(source="hub")
@@ -720,7 +728,7 @@ def test_without_the_hubs_package_the_embedded_digits_still_work(
 def test_a_cache_that_cannot_be_written_is_told(hub: Hub, tmp_path: Path) -> None:
     hub.body = npz(lesson_arrays())
     cache(tmp_path).mkdir(mode=0o500)
-    with pytest.raises(DataError, match="could not be fetched.*PermissionError"):
+    with pytest.raises(DataError, match=r"could not be fetched.*PermissionError"):
         load_digits(source="hub")
 
 

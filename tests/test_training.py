@@ -110,7 +110,7 @@ def test_nobodys_random_state_is_touched():
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
     random.seed(1)
-    numpy_state = np.random.get_state  # noqa: NPY002
+    numpy_state = np.random.get_state
     before = torch.get_rng_state(), numpy_state()[1].copy(), random.getstate()
     model = micro(drop_rate=0.1)
     recipe = Recipe(epochs=1, augment=Affine())
