@@ -25,10 +25,9 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.peers import import_timm, import_vit_pytorch
-
 from course_utils.training import Recipe, make_optimizer
 from course_utils.vit import VisionTransformer, ViTConfig
+from tests.peers import import_timm, import_vit_pytorch
 
 BATCH = 128
 

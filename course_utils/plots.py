@@ -24,6 +24,7 @@ import matplotlib
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
@@ -156,7 +157,8 @@ def _themed(document: str, alt: str) -> str:
         (r"data:image/png;base64,[^\"]+", lambda found: _smaller(found[0])),
         # A photograph is smoothed when scaled, any other raster keeps its squares.
         (r'(<image [^>]*jpeg[^>]*?) style="image-rendering[^"]*"', r"\1"),
-        (r"(font: [^;\"]*?px) [^;\"]+", rf"\1 {FONT}"),
+        # The reader's own font; matplotlib's releases name theirs in two ways.
+        (r"(font-family:|font: [^;\"]*?px) [^;\"]+", rf"\1 {FONT}"),
         (r"#[0-9a-f]{6}(?=[;\"])", lambda found: palette.get(found[0], found[0])),
     ):
         body = re.sub(pattern, new, body)
@@ -214,8 +216,8 @@ def show_pixels(
     most = (WIDTH - 2 * EDGE) / max(0.27, 0.085 * longest)
     if across > most or down > 16:
         raise ValueError(
-            f"pixels of shape {grid.shape} need {across:.0f} × {down} cells for "
-            f"numbers of up to {longest} characters, {most:.0f} × 16 can be read; take "
+            f"pixels of shape {grid.shape} need {across:.0f} × {down} cells; with "
+            f"numbers of up to {longest} characters {int(most)} × 16 can be read. Take "
             "a smaller grid or rounder numbers, or show_images for a real image"
         )
     side, top = min(0.42, (WIDTH - 2 * EDGE) / across), 0.34
@@ -229,7 +231,7 @@ def show_pixels(
     shade = 0.05 + 0.35 * (grid - grid.min()) / (float(np.ptp(grid)) or 1.0)
     for (y, x), value in np.ndenumerate(grid):
         k = y // P * (W // Q) + x // Q
-        face = (SERIES[k % len(SERIES)], 0.22 if N else shade[y, x])
+        face = to_rgba(SERIES[k % len(SERIES)], 0.22 if N else shade[y, x])
         axes.add_patch(Rectangle((x, y), 1, 1, fc=face, **cell))
         axes.text(x + 0.5, y + 0.52, _number(value), **middle)
     _cuts(axes, (H, W), (P, Q), color=SURFACE, lw=6)
@@ -239,7 +241,7 @@ def show_pixels(
         drop = (down - N) / 2
         axes.text(start, drop - 0.28, f"{N} rows of {length}", **quiet)
         for k, row in enumerate(patches):
-            y, face = k + drop, (SERIES[k % len(SERIES)], 0.22)
+            y, face = k + drop, to_rgba(SERIES[k % len(SERIES)], 0.22)
             name = {"ha": "right", "va": "center", **quiet}
             axes.text(start - 0.2, y + 0.52, f"patch {k}", **name)
             for x, value in enumerate(row, 1):
@@ -337,7 +339,7 @@ def show_patches(
     side = (WIDTH - 2 * EDGE - between) / 2
     across = max(1, round(Q * (0.25 if every else 0.13)))
     inch = (W + (w - 1) * across) / side  # in pixels of the tiles
-    down = round(line * inch) if every else across
+    down = max(1, round(line * inch)) if every else across
     # One raster for all tiles, seen through as many windows: hundreds of small
     # pictures would weigh far more.
     room = ((0, 0), (0, down), (0, 0), (0, across), (0, 0))
@@ -404,7 +406,7 @@ def show_images(
         raise ValueError("nothing says what the images show; pass titles=… or alt=…")
     fig, _ = _gallery([[picture] for picture in pictures], names, columns=columns)
     listed = ": " + "; ".join(names) if titles is not None else ""
-    alt = f"{alt} {B} images of {H} × {W} pixels{listed}.".strip()
+    alt = f"{alt} {_count(B, 'image')} of {H} × {W} pixels{listed}.".strip()
     return figure(fig, alt=alt, caption=caption)
 
 
@@ -456,13 +458,14 @@ def show_maps(
     fig, _ = _gallery(stacks, names, columns=columns, foot=0.68)
     _colour_bar(fig, vmin, vmax, label)
     alt = (
-        f"{B} maps of {h} × {w} numbers, {label}, on one scale from {_number(vmin)} to "
-        f"{_number(vmax)}."
+        f"{_count(B, 'map')} of {h} × {w} numbers, {label}, on one scale from "
+        f"{_number(vmin)} to {_number(vmax)}."
     )
     for name, grid in zip(names, grids, strict=True):
         row, column = np.unravel_index(grid.argmax(), grid.shape)
-        alt += f" {name + ': ' if name else ''}from {_number(grid.min())} to "
-        alt += f"{_number(grid.max())}, largest in row {row + 1}, column {column + 1}."
+        span = f"from {_number(grid.min())} to {_number(grid.max())}"
+        span = f"{name}: {span}" if name else _sentence(span)
+        alt += f" {span}, largest in row {row + 1}, column {column + 1}."
     return figure(fig, alt=alt, caption=caption)
 
 
@@ -638,6 +641,7 @@ def plot_scaling(
         axes.xaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_minor_locator(NullLocator())
         m = len(n) // 2
+        ground = {"fc": SURFACE, "ec": "none", "pad": 1}  # over the grid's lines
         for text, y, other, ink in (
             ("measured", cost[m], square[m], SERIES[0]),
             ("in step with N²", square[m], cost[m], MUTED),
@@ -649,7 +653,13 @@ def plot_scaling(
                 "va": "bottom" if upper else "top",
             }
             axes.annotate(
-                text, (n[m], y), place, textcoords="offset points", color=ink, **side
+                text,
+                (n[m], y),
+                place,
+                textcoords="offset points",
+                bbox=ground,
+                color=ink,
+                **side,
             )
         alt += f" {_sentence(name)}: " + "; ".join(
             f"{_number(a)} tokens, {_in_unit(b, units)}"
@@ -947,6 +957,10 @@ def _in_unit(value: float, units: Mapping[str, float]) -> str:
 
 def _rows(grid: NDArray[Any]) -> str:
     return "; ".join(" ".join(_number(value) for value in row) for row in grid)
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _sentence(text: str) -> str:

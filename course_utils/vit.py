@@ -381,9 +381,7 @@ class VisionTransformer(nn.Module):
                     num_prefix=old.num_prefix,
                     antialias=antialias,
                 )
-                model.pos_embed = nn.Parameter(
-                    rows.clone(), requires_grad=model.pos_embed.requires_grad
-                )
+                model.pos_embed = nn.Parameter(rows, model.pos_embed.requires_grad)
             else:
                 rows = sincos2d(new.grid, new.embed_dim, new.num_prefix)
                 model.pos_embed = rows.to(model.pos_embed)

@@ -302,6 +302,18 @@ def test_the_short_cut_computes_only_cls_in_the_last_block() -> None:
     assert record.tensors["blocks.0.mlp.hidden"].shape == (3, 5, 64)
 
 
+@pytest.mark.parametrize(("pool", "tokens"), [("cls", 1), ("mean", 5)])
+def test_classifying_takes_the_short_cut_where_there_is_one(
+    pool: str, tokens: int
+) -> None:
+    model, seen = lively(pool=pool), []
+    model.blocks[-1].mlp.fc1.register_forward_pre_hook(
+        lambda _, inputs: seen.append(tuple(inputs[0].shape))
+    )
+    model(pixels(model))
+    assert seen == [(3, tokens, 16)]
+
+
 @pytest.mark.parametrize("pool", ["cls", "mean"])
 def test_the_head_reads_what_the_pool_says(pool: str) -> None:
     model = lively(pool=pool)
@@ -687,8 +699,13 @@ def test_dropout_is_off_in_evaluation_and_on_in_training(rate: str) -> None:
     model = lively(**{rate: 0.5})
     images = pixels(model)
     torch.testing.assert_close(model(images), lively()(images))
+    tokens = model.intermediates(images)["tokens"]
     model.train()
     assert (model(images) - model(images)).abs().max() > 1e-3
+    for block in model.blocks:  # in each block, not on the first tokens alone
+        assert (block(tokens) - block(tokens)).abs().max() > 1e-3
+    dropped = (model.intermediates(images)["tokens"] == 0).any()
+    assert dropped == (rate == "drop_rate")
 
 
 def test_a_fresh_model_guesses() -> None:

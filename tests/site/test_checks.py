@@ -37,9 +37,12 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     with checks.serve(tmp_path) as home, browser.new_context() as context:
 
         def open_with(body: str = "", head: str = "") -> checks.Visit:
+            # A name of its own: within a second the browser would take a changed
+            # file for the one it has kept.
+            name = f"page-{len(context.pages)}.html"
             page = PAGE.format(body=body, head=head)
-            (tmp_path / "page.html").write_text(page, encoding="utf-8")
-            return checks.visit(context, home, "page.html")
+            (tmp_path / name).write_text(page, encoding="utf-8")
+            return checks.visit(context, home, name)
 
         yield open_with
 
