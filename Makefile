@@ -42,7 +42,8 @@ format: $(VENV)/test ## Put code and notebooks in their normal form
 	$(RUN) tools/lint_notebooks.py --fix
 
 notebooks: $(VENV)/test ## Run every chapter from top to bottom, without the book
-	TQDM_DISABLE=1 $(RUN) -m pytest --nbmake --nbmake-timeout=300 book
+	OMP_NUM_THREADS=1 TQDM_DISABLE=1 \
+	  $(RUN) -m pytest --nbmake --nbmake-timeout=300 --durations=0 book
 
 repository: ## Set the repository's address everywhere: make repository URL=https://…
 	@$(PYTHON) tools/set_repository.py $(if $(URL),'$(URL)')

@@ -51,8 +51,15 @@ def run_jupyter_book(root: Path) -> tuple[int, list[str]]:
     start = "from jupyter_book.cli.main import main; main(prog_name='jupyter-book')"
     command = [sys.executable, "-c", start, "build", ".", "--all"]
     command += ["-W", "--keep-going", "-n"]
-    # What runs is the same every time, and no progress bars end up on the pages.
-    fixed = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", "TQDM_DISABLE": "1"}
+    # What runs is the same every time, and no progress bars end up on the pages. One
+    # thread: sums round alike on every machine, and where other programs run too, a
+    # small model on many threads takes ten times as long, waiting for the last of them.
+    fixed = {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "TQDM_DISABLE": "1",
+    }
     kept = {name: text for name, text in os.environ.items() if name != "MPLBACKEND"}
     process = subprocess.Popen(
         command,
