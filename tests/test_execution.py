@@ -219,7 +219,7 @@ def test_charts_go_into_the_notebook_whatever_the_shell_asks_for(
     attempts: Attempts,
 ) -> None:
     good = attempts.root / "book/good.ipynb"
-    outputs = [cell.get("outputs") for cell in kept_run(good, attempts.root).cells]
+    outputs = [cell.get("outputs") for cell in kept_run(good, attempts.root)]
     assert "inline" in outputs[-1][0]["data"]["text/plain"]
 
 
