@@ -23,6 +23,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from course_utils.hub import HubError, discard, fetch
+
 PHOTOS = ("astronaut", "chelsea", "coffee", "rocket")
 """The photographs that `load_photo` knows."""
 
@@ -156,41 +158,19 @@ _OR_EMBEDDED = (
 def _hub_arrays() -> dict[str, np.ndarray]:
     """Fetch the lesson's file, or find it in the hub's cache, and check it."""
     what = f"{_HUB_FILE} of {_HUB_REPO}"
-    # Any failure, from a missing package to a full disk, ends in the same advice.
     try:
-        from huggingface_hub import hf_hub_download
-
-        path = Path(
-            hf_hub_download(
-                _HUB_REPO, _HUB_FILE, repo_type="dataset", revision=_HUB_REVISION
-            )
-        )
+        path = fetch(_HUB_REPO, _HUB_FILE, _HUB_REVISION, repo_type="dataset")
         raw = path.read_bytes()
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".rstrip(". \n")
-        raise DataError(
-            f"{what} could not be fetched from the Hugging Face hub: {reason}. "
-            f"Check the connection and try again; {_OR_EMBEDDED}"
-        ) from error
+    except (HubError, OSError) as error:
+        raise DataError(f"{error}; {_OR_EMBEDDED}") from error
     try:
         arrays = _read_npz(raw)
     except Exception as error:
         raise DataError(
             f"{what} arrived, but is no NumPy archive: it begins {raw[:32]!r}. "
-            f"{_discard(path)}; {_OR_EMBEDDED}"
+            f"{discard(path)}; {_OR_EMBEDDED}"
         ) from error
     return _recognise(arrays, what)
-
-
-def _discard(path: Path) -> str:
-    """Delete a bad file from the hub's cache: it would be taken for good next time."""
-    blob = path.resolve()  # the cache shows its files through links
-    try:
-        blob.unlink()
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        return f"It cannot be deleted ({error}): delete {blob} before you try again"
-    return "It has been deleted, so that the next try fetches it afresh"
 
 
 def _recognise(arrays: dict[str, np.ndarray], what: str) -> dict[str, np.ndarray]:

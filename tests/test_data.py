@@ -11,11 +11,9 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ import mnist
 import numpy as np
 import pytest
 import torch
+from hub import Hub, cache, cached, serving
 from mnist import NoNpmError, mnist_folder
 
 from course_utils import data
@@ -440,71 +439,16 @@ def test_a_spoilt_copy_of_mnist_in_the_cache_is_fetched_again(
 
 # The original lesson's file on the hub ------------------------------------------------
 
-REVISION = "f705fed08827ff6c36e3b5329495c943a5e544e8"
 RESOLVE = (
     "/datasets/roshbeed/ai-residency-blog-data/resolve/"
-    f"{REVISION}/mnist/mnist-small.npz"
+    "f705fed08827ff6c36e3b5329495c943a5e544e8/mnist/mnist-small.npz"
 )
-
-
-class Hub:
-    """Stands in for the Hugging Face hub: serves one file, well or badly."""
-
-    def __init__(self) -> None:
-        self.body = b""
-        self.status = 200
-        self.cut = 0  # bytes missing at the end of what is promised
-        self.requests: list[str] = []
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                hub.requests.append(f"{self.command} {self.path}")
-                found = self.path == RESOLVE
-                self.send_response(hub.status if found else 404)
-                self.send_header("X-Repo-Commit", REVISION)
-                self.send_header("ETag", '"the-same-for-good-and-bad"')
-                self.send_header("Content-Length", str(len(hub.body)))
-                self.end_headers()
-                if self.command == "GET":
-                    self.wfile.write(hub.body[: len(hub.body) - hub.cut])
-
-            do_GET = do_HEAD = answer
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    hub = Hub()
-    thread = threading.Thread(target=hub.server.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    constants = huggingface_hub.constants
-    address = "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + address)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache(tmp_path)))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the hub's retries
-    yield hub
-    hub.server.shutdown()
-    thread.join()
-    hub.server.server_close()
-
-
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "hub-cache"
-
-
-def cached(tmp_path: Path) -> list[str]:
-    """Names of all that a later call could take for data."""
-    found = (path for path in cache(tmp_path).rglob("*") if not path.is_dir())
-    return [path.name for path in found if path.parent.name in ("blobs", "mnist")]
+    with serving(RESOLVE, tmp_path, monkeypatch) as hub:
+        yield hub
 
 
 def lesson_arrays(size: int = 20) -> dict[str, np.ndarray]:
