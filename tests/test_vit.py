@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from peers import import_timm
+from models import MICRO, count, fresh, kinds, lively, pixels
 from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -21,73 +18,7 @@ from course_utils.positions import resize_positions, sincos2d
 from course_utils.record import Record
 from course_utils.vit import VisionTransformer, ViTConfig
 
-MICRO: dict[str, dict[str, Any]] = {
-    "pre-norm": {},
-    "post-norm": {"norm": "post", "final_norm": False},
-    "mean": {"pool": "mean"},
-    "mean without [CLS]": {"pool": "mean", "class_token": False},
-    "fixed positions": {"positions": "sincos2d"},
-    "no positions": {"positions": "none"},
-    "layer scale": {"layer_scale": 0.3},
-    "rectangle": {"img_size": (16, 8), "patch_size": (4, 2), "in_chans": 3},
-    "no query, key and value bias": {"qkv_bias": False},
-    "tanh": {"activation": "gelu_tanh"},
-    "features": {"num_classes": 0},
-    "more than 64 tokens": {"img_size": 32},
-}
-kinds = pytest.mark.parametrize("changes", MICRO.values(), ids=MICRO)
-
-
-def fresh(preset: str = "micro", seed: int = 0, **changes: Any) -> VisionTransformer:
-    generator = torch.Generator().manual_seed(seed)
-    return VisionTransformer(ViTConfig.preset(preset, **changes), generator).eval()
-
-
-def lively(preset: str = "micro", **changes: Any) -> VisionTransformer:
-    """A model in double precision whose every weight, norms' too, is its own."""
-    model = fresh(preset, **changes).double()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            change = torch.randn(parameter.shape, generator=generator).double()
-            parameter.add_(change / 4 if parameter.ndim == 1 else change / 10)
-    return model
-
-
-def pixels(model: VisionTransformer, B: int = 3, seed: int = 2) -> Tensor:
-    """Images that fit the model."""
-    size = (B, model.config.in_chans, *model.config.img_size)  # type: ignore[misc]
-    images = torch.rand(size, generator=torch.Generator().manual_seed(seed))
-    return images.to(model.patch_embed.proj.weight)
-
-
-def count(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
 # How large a ViT is
-
-
-@pytest.mark.parametrize(
-    ("preset", "changes", "parameters"),
-    [
-        ("Ti/16", {}, 5_717_416),
-        ("S/16", {}, 22_050_664),
-        ("B/16", {}, 86_567_656),
-        ("B/32", {}, 88_224_232),
-        ("L/16", {}, 304_326_632),
-        ("H/14", {}, 632_045_800),
-        ("B/16", {"num_classes": 0}, 85_798_656),
-        ("digits", {}, 105_098),
-        ("digits", {"norm": "post", "final_norm": False}, 104_970),
-    ],
-)
-def test_the_models_have_as_many_parameters_as_published(
-    preset: str, changes: dict[str, Any], parameters: int
-) -> None:
-    with torch.device("meta"):  # no memory is taken
-        model = VisionTransformer(ViTConfig.preset(preset, **changes))
-    assert count(model) == parameters
 
 
 def test_a_model_on_the_meta_device_has_shapes_and_no_numbers() -> None:
@@ -109,108 +40,7 @@ def test_the_digits_are_17_tokens_and_the_photo_197() -> None:
     assert ViTConfig.preset("H/14").grid == (16, 16)
 
 
-# The same function as other people's ViTs
-
-
-def timm_twin(ours: VisionTransformer) -> nn.Module:
-    """A model of timm with the same weights, loaded under the same names."""
-    c = ours.config
-    twin: nn.Module = import_timm().models.vision_transformer.VisionTransformer(
-        img_size=c.img_size,
-        patch_size=c.patch_size,
-        in_chans=c.in_chans,
-        num_classes=c.num_classes,
-        global_pool={"cls": "token", "mean": "avg"}[c.pool],
-        embed_dim=c.embed_dim,
-        depth=c.depth,
-        num_heads=c.num_heads,
-        mlp_ratio=c.mlp_ratio,
-        qkv_bias=c.qkv_bias,
-        init_values=c.layer_scale,
-        class_token=c.class_token,
-        pos_embed="none" if c.positions == "none" else "learn",
-        final_norm=c.final_norm,
-        fc_norm=False,
-        norm_layer=partial(nn.LayerNorm, eps=c.layer_norm_eps),
-        act_layer=partial(
-            nn.GELU, approximate="tanh" if c.activation == "gelu_tanh" else "none"
-        ),
-    )
-    twin.to(ours.patch_embed.proj.weight).eval()
-    assert list(twin.state_dict()) == list(ours.state_dict())
-    twin.load_state_dict(ours.state_dict())
-    return twin
-
-
-def assert_equals_timm(
-    ours: VisionTransformer, images: Tensor, tolerance: float
-) -> None:
-    """Compare tokens, each block's output and logits, relative to their size."""
-
-    def same(mine: Tensor, other: Tensor, what: str) -> None:
-        assert mine.shape == other.shape, what
-        error = (mine - other).abs().max() / other.abs().max()
-        assert error < tolerance, f"{what} differ by {error}"
-
-    twin, kept = timm_twin(ours), ours.intermediates(images)
-    x = twin._pos_embed(twin.patch_embed(images))
-    same(kept["tokens"], x, "tokens")
-    for i, block in enumerate(twin.blocks):
-        x = block(x)
-        same(kept[f"blocks.{i}.add2"], x, f"outputs of block {i}")
-    same(ours.forward_features(images), twin.forward_features(images), "features")
-    same(ours(images), twin(images), "logits")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [kind for kind in MICRO.values() if kind.get("norm") != "post"],
-    ids=[name for name, kind in MICRO.items() if kind.get("norm") != "post"],
-)
-def test_the_model_is_timms_under_timms_names(changes: dict[str, Any]) -> None:
-    model = lively(**changes)
-    assert_equals_timm(model, pixels(model), 1e-12)
-
-
-@pytest.mark.parametrize("pool", ["cls", "mean"])
-def test_the_digit_model_is_timms_in_single_precision(pool: str) -> None:
-    model = lively("digits", pool=pool).float()
-    assert_equals_timm(model, pixels(model, 8), 1e-5)
-
-
-@given(
-    grid=st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    patch=st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    chans=st.integers(1, 4),
-    heads=st.integers(1, 3),
-    width=st.integers(1, 4),
-    depth=st.integers(1, 3),
-    ratio=st.sampled_from([0.5, 1.5, 4.0]),
-    pool=st.sampled_from(["cls", "mean"]),
-)
-@settings(deadline=None, max_examples=20)
-def test_any_sizes_that_fit_give_timms_model(
-    grid: tuple[int, int],
-    patch: tuple[int, int],
-    chans: int,
-    heads: int,
-    width: int,
-    depth: int,
-    ratio: float,
-    pool: str,
-) -> None:
-    model = lively(
-        img_size=(grid[0] * patch[0], grid[1] * patch[1]),
-        patch_size=patch,
-        in_chans=chans,
-        num_heads=heads,
-        embed_dim=2 * heads * width,
-        depth=depth,
-        mlp_ratio=ratio,
-        pool=pool,
-    )
-    assert model.config.grid == grid
-    assert_equals_timm(model, pixels(model), 1e-11)
+# The same function as PyTorch's own layers
 
 
 class PlainViT(nn.Module):
@@ -660,18 +490,6 @@ def test_every_way_in_checks_the_images(ask: Any) -> None:
 
 
 # Small numbers that count
-
-
-def test_tokens_of_low_variance_show_which_eps_the_model_has() -> None:
-    by_eps = {}
-    for eps in (1e-12, 1e-6, 1e-5):
-        model = fresh(layer_norm_eps=eps, positions="none").double()
-        faint = pixels(model) * 1e-3
-        assert_equals_timm(model, faint, 1e-8)
-        by_eps[eps] = model.forward_features(faint)
-    for one, other in [(1e-12, 1e-5), (1e-12, 1e-6), (1e-6, 1e-5)]:
-        assert (by_eps[one] - by_eps[other]).abs().max() > 0.05
-    assert fresh().norm.eps == fresh().blocks[0].norm1.eps == 1e-6
 
 
 def test_exact_gelu_and_its_approximation_are_close_and_not_the_same() -> None:
