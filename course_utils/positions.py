@@ -77,9 +77,16 @@ def resize_positions(
 ) -> Tensor:
     """Interpolate a learned position table to another grid of patches.
 
-    The patch rows are laid out on their grid, resized by bicubic interpolation in
-    float32 (align_corners False) and put back behind the untouched prefix rows.
-    `antialias` smooths when the grid shrinks: timm does so, Hugging Face does not.
+    The patch rows are laid out on their grid, resized and put back behind the prefix
+    rows, which belong to no place and stay as they are.
+
+    The convention is bicubic with align_corners False: patches are areas, and the
+    outer edges of both grids coincide, not the centres of their corner patches. It is
+    computed in float32 for tables of any precision. Enlarged tables are then the same
+    everywhere. Shrunken ones are not: timm smooths first (antialias True), so that no
+    row is skipped; Hugging Face's ViT and DINOv2 keep to the code that DINO was
+    published with, and do not. Choose what the weights' publisher does, for the
+    blocks behind were trained or measured with it.
 
     Args:
         table: (1, num_prefix + h*w, D), any floating dtype.

@@ -172,15 +172,37 @@ def test_resized_rows_are_bicubic_interpolation_by_hand(
     np.testing.assert_allclose(resized[0, num_prefix:], expected, atol=1e-5)
 
 
-def test_every_grid_between_14_and_29_patches_a_side_is_reached() -> None:
-    table = noise(1, 1 + 14 * 14, 2)
-    for h in range(14, 30):
-        for w in range(14, 30):
-            resized = resize_positions(table, (14, 14), (h, w))
-            assert resized.shape == (1, 1 + h * w, 2), (h, w)
-            assert torch.equal(resized[:, 0], table[:, 0])
-            back = resize_positions(resized, (h, w), (14, 14))
-            assert back.shape == table.shape, (h, w)
+def test_every_grid_of_14_to_29_patches_a_side_is_exact_up_and_down() -> None:
+    matrices = {
+        (old, new): bicubic_matrix(old, new)
+        for old in range(14, 30)
+        for new in range(14, 30)
+    }
+    small, wide = noise(1, 1 + 14 * 14, 2), noise(1, 1 + 29 * 20, 2, seed=1)
+    for table, old in [(small, (14, 14)), (wide, (29, 20))]:
+        maps = table[0, 1:].reshape(*old, 2).double().numpy()
+        for h in range(14, 30):
+            for w in range(14, 30):
+                resized = resize_positions(table, old, (h, w))
+                assert resized.shape == (1, 1 + h * w, 2), (h, w)
+                assert torch.equal(resized[:, 0], table[:, 0])
+                down, across = matrices[old[0], h], matrices[old[1], w]
+                expected = np.einsum(
+                    "ih,hwd,jw->ijd", down, maps, across, optimize=True
+                )
+                np.testing.assert_allclose(
+                    resized[0, 1:].reshape(h, w, 2), expected, atol=3e-5
+                )
+
+
+def test_as_many_patches_in_another_shape_are_another_grid() -> None:
+    table = noise(1, 1 + 14 * 28, 3)
+    turned = resize_positions(table, (14, 28), (28, 14))
+    assert turned.shape == table.shape
+    assert not torch.allclose(turned, table)
+    maps = table[:, 1:].reshape(1, 14, 28, 3).permute(0, 3, 1, 2)
+    expected = F.interpolate(maps, (28, 14), mode="bicubic", align_corners=False)
+    torch.testing.assert_close(turned[0, 1:], expected[0].flatten(1).T)
 
 
 @given(GRIDS)
