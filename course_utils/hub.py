@@ -31,10 +31,12 @@ def fetch(repo: str, filename: str, revision: str, *, repo_type: str = "model") 
             hf_hub_download(repo, filename, repo_type=repo_type, revision=revision)
         )
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}".rstrip(". \n")
+        # The client says that it found no file; the cause says why.
+        causes = [error, *([error.__cause__] if error.__cause__ else [])]
+        told = [f"{type(c).__name__}: {' '.join(str(c).split())}" for c in causes]
         raise HubError(
             f"{filename} of {repo} could not be fetched from the Hugging Face hub: "
-            f"{reason}. Check the connection and try again"
+            f"{', from '.join(told).rstrip('. ')}. Check the connection and try again"
         ) from error
 
 
