@@ -610,9 +610,10 @@ def _remedy(
     c: ViTConfig, faults: Mapping[str, list[str]], state: Mapping[str, Tensor]
 ) -> str:
     said = ["Give the config=ViTConfig(...) that the weights were made with"]
-    if any(fault.startswith("pos_embed ") for fault in faults["of another shape"]):
-        (h, w), (P, Q) = c.grid, as_pair(c.patch_size)
-        rows = max(state["pos_embed"].shape[-2:-1].numel() - c.num_prefix, 0)
+    (h, w), (P, Q) = c.grid, as_pair(c.patch_size)
+    table = state.get("pos_embed")
+    rows = table.shape[1] - c.num_prefix if table is not None and table.ndim == 3 else 0
+    if rows > 0 and rows != h * w:
         side = math.isqrt(rows)
         made = f"{side}x{side}" if side**2 == rows else f"{rows}-patch"
         said.append(

@@ -302,11 +302,22 @@ def test_a_table_of_1370_rows_into_257_names_both_grids_and_the_remedy_works() -
     )
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 16), (1, 0, 16), (16,), (1, 5, 8)])
-def test_any_other_table_is_told_too(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "grid"),
+    [
+        ((1, 8, 16), "7-patch grid"),
+        ((1, 17, 16), "4x4 grid"),
+        ((1, 0, 16), ""),
+        ((16,), ""),
+        ((1, 5, 8), ""),
+    ],
+)
+def test_any_other_table_is_told_too(shape: tuple[int, ...], grid: str) -> None:
     state = fresh().state_dict() | {"pos_embed": torch.zeros(shape)}
-    with pytest.raises(CheckpointError, match=re.escape(f"pos_embed {shape} instead")):
+    with pytest.raises(CheckpointError, match=re.escape(f"{shape} instead of")) as told:
         load_pretrained(state, config=fresh().config)
+    assert ("grid" in str(told.value)) == bool(grid)
+    assert grid in str(told.value)
 
 
 # The head -----------------------------------------------------------------------------
@@ -562,6 +573,25 @@ def test_real_models_with_more_tokens_are_refused() -> None:
     ]:
         with pytest.raises(CheckpointError, match=rf"a ViT with {part}"):
             load_pretrained(peer.state_dict())
+
+
+def test_the_head_that_transformers_puts_on_dinov2_is_refused_and_can_be_left() -> None:
+    """It reads the mean of the patches beside [CLS]."""
+    transformers = import_peer("transformers")
+    theirs = transformers.Dinov2Config(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        image_size=8,
+        patch_size=4,
+        num_labels=5,
+    )
+    state = transformers.Dinov2ForImageClassification(theirs).state_dict()
+    config = ViTConfig.preset("micro", in_chans=3, num_classes=5, layer_scale=1.0)
+    with pytest.raises(CheckpointError, match=r"head\.weight \(5, 32\) instead.*none"):
+        load_pretrained(state, config=config)
+    features = load_pretrained(state, config=config, num_classes=0)
+    assert features.config.num_classes == 0
 
 
 def test_a_weight_under_two_names_is_refused() -> None:

