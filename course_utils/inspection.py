@@ -194,7 +194,8 @@ def rollout(weights: Tensor, *, heads: Heads = "mean", discard: float = 0.0) -> 
     A block's heads become one matrix. The residual branch is as strong as the
     attention: half of that matrix, half of the identity, rows renormalised. The
     matrices are multiplied, later blocks on the left. MLPs, values and norms are left
-    out: it is a summary, not what the model computes.
+    out: it is a summary, not what the model computes. A token that all others read
+    from in the first block stays bright in every map.
 
     Source: Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers", for the
     mean of the heads; the other ways to join them and `discard` are later practice.
@@ -242,8 +243,8 @@ def _without_lowest(blocks: Tensor, discard: float) -> Tensor:
     T = blocks.shape[-1]
     own = torch.eye(T, dtype=torch.bool, device=blocks.device)
     others = blocks.masked_fill(own, math.inf)  # (..., T, T), its own sorts last
-    kept = others.sort(dim=-1).values[..., int(discard * (T - 1)), None]  # the lowest
-    return blocks.masked_fill(others < kept, 0)
+    lowest_kept = others.sort(dim=-1).values[..., int(discard * (T - 1)), None]
+    return blocks.masked_fill(others < lowest_kept, 0)
 
 
 def attention_distance(
@@ -300,8 +301,8 @@ class ColourBasis(NamedTuple):
 def colour_basis(features: Tensor, num_prefix: int = 1) -> ColourBasis:
     """Find the three principal directions of patch features, of all images together.
 
-    It is computed on the CPU in double precision. Each direction is turned so that its
-    largest entry is positive, so the same features always get the same colours. A
+    They are computed, and stay, on the CPU in double precision. Each is turned so that
+    its largest entry is positive, so the same features always get the same colours. A
     direction in which nothing varies gives no colour.
 
     Args:
@@ -322,11 +323,9 @@ def colour_basis(features: Tensor, num_prefix: int = 1) -> ColourBasis:
     variance, axes = torch.linalg.eigh(centred.T @ centred / len(patches))
     variance, axes = variance[-3:].flip(0), axes[:, -3:].flip(1)  # the largest first
     axes = axes * axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
-    spread = variance.clamp(min=0).sqrt()
-    varies = spread > 1e-6 * patches.abs().max()  # and is more than rounding
-    axes = torch.where(varies, axes / (4 * spread), 0.0)
-    dtype = torch.promote_types(features.dtype, torch.float32)
-    return ColourBasis(*(x.to(dtype).to(features.device) for x in (mean, axes)))
+    rounding = 1e-6 * patches.abs().max()
+    axes = torch.where(variance > rounding**2, axes / (4 * variance.sqrt()), 0.0)
+    return ColourBasis(mean, axes)
 
 
 def feature_colours(
@@ -347,7 +346,8 @@ def feature_colours(
             then depend on the others; with a basis fitted once they do not.
 
     Returns:
-        (B, 3, h, w), red, green and blue in 0 to 1: images, one pixel a patch.
+        (B, 3, h, w), red, green and blue in 0 to 1: images of one pixel a patch, which
+            `plots.show_images` draws.
 
     Raises:
         ValueError: if the features fit neither the grid nor the basis.
@@ -362,7 +362,7 @@ def feature_colours(
         )
     _check_tokens("features", features, shape[1], grid, num_prefix)
     patches = _at_least_single(features[:, num_prefix:])  # (B, N, D)
-    mean, axes = (x.to(patches) for x in basis)
+    mean, axes = (x.to(patches.dtype).to(patches.device) for x in basis)
     colours = ((patches - mean) @ axes + 0.5).clamp(0, 1)  # (B, N, 3)
     return colours.transpose(1, 2).unflatten(-1, grid)  # (B, 3, h, w)
 
