@@ -4,7 +4,7 @@
 
 Five contenders take turns in one run, so that the machine's mood hits all alike: the
 lesson's plain loop (nn.MultiheadAttention, post-norm, plain AdamW), timm, vit-pytorch,
-this package, and this package without its two shortcuts. Each step is forward,
+and this package, pre-norm and post-norm. Each step is forward,
 backward and optimiser on a batch of 128 digits. Printed: median and spread of the time,
 and the ratio to the lesson's loop, pair by pair. The floor is the time that the step's
 multiply-adds take at the machine's own matrix-product peak.
@@ -13,21 +13,18 @@ multiply-adds take at the machine's own matrix-product peak.
 from __future__ import annotations
 
 import argparse
-import statistics
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from time import perf_counter
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from turns import machine, peak, print_table, take_turns
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from course_utils.training import Recipe, make_optimizer
+from course_utils.counting import count
+from course_utils.optimizers import adamw
 from course_utils.vit import VisionTransformer, ViTConfig
-from tests.peers import import_timm, import_vit_pytorch
+from tests.peers import timm_vit, vit_pytorch_vit
 
 BATCH = 128
 
@@ -85,67 +82,27 @@ def stepper(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], 
 
 def contenders() -> dict[str, Callable[[], None]]:
     """Build each model at the digit sizes, with the optimiser its users would take."""
-    timm, vit_pytorch = import_timm(), import_vit_pytorch()
+    digits = ViTConfig.preset("digits")
     lesson = LessonViT()
-    ours = VisionTransformer(ViTConfig.preset("digits"))
-    as_lesson = VisionTransformer(
-        ViTConfig.preset("digits", norm="post", final_norm=False)
-    )
-    timm_vit = timm.models.vision_transformer.VisionTransformer(
-        img_size=28,
-        patch_size=7,
-        in_chans=1,
-        num_classes=10,
-        embed_dim=64,
-        depth=2,
-        num_heads=4,
-    )
-    lucidrains = vit_pytorch.ViT(
-        image_size=28,
-        patch_size=7,
-        channels=1,
-        num_classes=10,
-        dim=64,
-        depth=2,
-        heads=4,
-        dim_head=16,
-        mlp_dim=256,
-    )
+    ours = VisionTransformer(digits)
+    as_lesson = VisionTransformer(replace(digits, norm="post", final_norm=False))
+    timm, lucidrains = timm_vit(digits), vit_pytorch_vit(digits)
 
     def plain(model: nn.Module) -> torch.optim.AdamW:
         return torch.optim.AdamW(model.parameters(), lr=3e-3)
 
     return {
         "lesson's loop": stepper(lesson, plain(lesson)),
-        "timm": stepper(timm_vit, plain(timm_vit)),
+        "timm": stepper(timm, plain(timm)),
         "timm, fused AdamW": stepper(
-            timm_vit, torch.optim.AdamW(timm_vit.parameters(), lr=3e-3, fused=True)
+            timm, torch.optim.AdamW(timm.parameters(), lr=3e-3, fused=True)
         ),
         "vit-pytorch": stepper(lucidrains, plain(lucidrains)),
-        "course_utils": stepper(ours, make_optimizer(ours, Recipe())),
+        "course_utils": stepper(ours, adamw(ours, lr=3e-3, weight_decay=0.01)),
         "course_utils, post-norm": stepper(
-            as_lesson, make_optimizer(as_lesson, Recipe())
+            as_lesson, adamw(as_lesson, lr=3e-3, weight_decay=0.01)
         ),
     }
-
-
-def peak(side: int = 1024, repeats: int = 15) -> float:
-    """Measure the machine's best matrix product, in FLOP a second."""
-    a, b = torch.rand(side, side), torch.rand(side, side)
-    best = float("inf")
-    for _ in range(repeats):
-        start = perf_counter()
-        a @ b
-        best = min(best, perf_counter() - start)
-    return 2 * side**3 / best
-
-
-def step_flops() -> int:
-    """Count the FLOP of one step: twice the multiply-adds, forward and backward."""
-    N, T, D = 16, 17, 64
-    block = T * 12 * D * D + 2 * T * T * D
-    forward = N * 49 * D + 2 * block + D * 10
-    return BATCH * forward * 2 * 3
 
 
 def main() -> None:
@@ -153,41 +110,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=100)
     rounds = parser.parse_args().rounds
-    steps = contenders()
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        for _ in range(5):
-            step()
-    for _ in range(rounds):
-        for name, step in steps.items():
-            start = perf_counter()
-            step()
-            times[name].append(perf_counter() - start)
-    base = times["lesson's loop"]
-    print(
-        f"one training step, batch {BATCH}, {rounds} rounds in turn, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
-    print(f"{'':26}{'median ms':>10}{'10-90 % ms':>16}{'ratio':>8}{'10-90 %':>14}")
-    for name, values in times.items():
-        ratios = [a / b for a, b in zip(values, base, strict=True)]
-        low, high = _spread(values)
-        r_low, r_high = _spread(ratios)
-        print(
-            f"{name:26}{1e3 * statistics.median(values):10.2f}"
-            f"{1e3 * low:9.2f} -{1e3 * high:5.1f}{statistics.median(ratios):8.3f}"
-            f"{r_low:8.2f} -{r_high:5.2f}"
-        )
+    times = take_turns(contenders(), rounds, warm_up=5)
+    print(f"one training step, batch {BATCH}, {rounds} rounds in turn, {machine()}")
+    print_table(times, "lesson's loop")
+    # The backward pass costs twice the forward one; a multiply-add is two operations.
+    operations = 3 * 2 * count(ViTConfig.preset("digits"), batch=BATCH).multiply_adds
     flops = peak()
     print(
         f"floor at the machine's peak of {flops / 1e9:.0f} GFLOP/s: "
-        f"{1e3 * step_flops() / flops:.2f} ms"
+        f"{1e3 * operations / flops:.2f} ms"
     )
-
-
-def _spread(values: list[float]) -> tuple[float, float]:
-    deciles = statistics.quantiles(values, n=10)
-    return deciles[0], deciles[-1]
 
 
 if __name__ == "__main__":

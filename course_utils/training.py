@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from course_utils.data import LabelledImages
+from course_utils.optimizers import Muon, adamw, muon_names
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,11 @@ class Recipe:
     Attributes:
         epochs: passes over the training images.
         batch_size: images a step.
-        lr: the highest learning rate of AdamW.
-        weight_decay: AdamW's; on weight matrices only, not on biases, norms, [CLS]
-            or positions.
+        optimizer: "adamw", or "muon" for the matrices inside encoder blocks and AdamW
+            for the rest.
+        lr: the highest learning rate.
+        weight_decay: on weight matrices only, not on biases, norms, [CLS] or
+            positions.
         schedule: "cosine" falls to zero after the warm-up; "constant" stays.
         warmup: the share of all steps in which the rate rises from zero.
         label_smoothing: how much of the target is shared over all classes.
@@ -75,6 +78,7 @@ class Recipe:
 
     epochs: int = 15
     batch_size: int = 128
+    optimizer: Literal["adamw", "muon"] = "adamw"
     lr: float = 3e-3
     weight_decay: float = 0.01
     schedule: Literal["cosine", "constant"] = "cosine"
@@ -91,10 +95,14 @@ class Recipe:
         for name in ("warmup", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give 0 up to 1")
-        if self.schedule not in ("cosine", "constant"):
-            raise ValueError(
-                f"schedule is {self.schedule!r}; choose 'cosine' or 'constant'"
-            )
+        for name, known in [
+            ("optimizer", ("adamw", "muon")),
+            ("schedule", ("cosine", "constant")),
+        ]:
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; choose one of {known}"
+                )
 
     def rate(self, step: int, steps: int) -> float:
         """Give the learning rate of one step of `steps`, counted from 0."""
@@ -171,7 +179,7 @@ def fit(
     data = _checked(model, train)
     per_epoch = math.ceil(len(data.labels) / recipe.batch_size)
     steps = recipe.epochs * per_epoch
-    optimizer = make_optimizer(model, recipe)
+    optimizers = make_optimizers(model, recipe)
     generator = torch.Generator().manual_seed(seed)
     history, best, was_training = History(), None, model.training
 
@@ -181,7 +189,7 @@ def fit(
         for epoch in tqdm(range(recipe.epochs), unit="epoch", leave=False):
             first = epoch * per_epoch
             rates = [recipe.rate(first + i, steps) for i in range(per_epoch)]
-            score = train_epoch(model, data, optimizer, rates, recipe, generator)
+            score = train_epoch(model, data, optimizers, rates, recipe, generator)
             history.loss.append(score.loss)
             history.accuracy.append(score.accuracy)
             history.kept_epoch = epoch + 1
@@ -206,7 +214,7 @@ def fit(
 def train_epoch(
     model: nn.Module,
     data: LabelledImages,
-    optimizer: torch.optim.Optimizer,
+    optimizers: Sequence[torch.optim.Optimizer],
     rates: Sequence[float],
     recipe: Recipe,
     generator: torch.Generator,
@@ -216,7 +224,7 @@ def train_epoch(
     Args:
         model: on the same device as the data.
         data: images (B, C, H, W) and labels (B,).
-        optimizer: of the model's parameters.
+        optimizers: each of some of the model's parameters.
         rates: the learning rate of each step.
         recipe: batch size, label smoothing and augmentation are read from it.
         generator: a CPU generator, for the order and the augmentation.
@@ -233,13 +241,15 @@ def train_epoch(
         x, y = images[batch], labels[batch]
         if recipe.augment is not None:
             x = recipe.augment(x, generator)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+            for group in optimizer.param_groups:
+                group["lr"] = rate
         logits = model(x)
         loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
-        optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         loss_sum += loss.detach() * len(batch)
         right += (logits.argmax(1) == y).sum()
     return Evaluation(float(loss_sum) / len(labels), float(right) / len(labels))
@@ -303,21 +313,17 @@ def split(
     )
 
 
-def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
-    """Make AdamW (Loshchilov & Hutter 2019) with decay on weight matrices only."""
-    matrices: list[nn.Parameter] = []
-    others: list[nn.Parameter] = []
-    for name, p in model.named_parameters():
-        if not p.requires_grad:
-            continue
-        decays = p.ndim >= 2 and name not in ("cls_token", "pos_embed")
-        (matrices if decays else others).append(p)
-    groups = [
-        {"params": matrices, "weight_decay": recipe.weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    # One fused call for all parameters: a third of a small model's step on a CPU.
-    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
+def make_optimizers(model: nn.Module, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Make what the recipe names: AdamW for all, or Muon for the blocks' matrices.
+
+    Raises:
+        ValueError: if Muon is asked for and the model has no encoder blocks.
+    """
+    lr, weight_decay = recipe.lr, recipe.weight_decay
+    if recipe.optimizer == "adamw":
+        return [adamw(model, lr, weight_decay)]
+    rest = adamw(model, lr, weight_decay, without=muon_names(model))
+    return [Muon(model, lr, weight_decay), rest]
 
 
 class _Best(NamedTuple):

@@ -16,7 +16,7 @@ from course_utils.training import (
     Recipe,
     evaluate,
     fit,
-    make_optimizer,
+    make_optimizers,
     predict,
     split,
 )
@@ -54,13 +54,16 @@ def same_weights(a, b):
 # --- the promise of the loop -------------------------------------------------------
 
 
-def test_the_recipe_overfits_thirty_two_digits():
+@pytest.mark.parametrize(
+    "recipe", [Recipe(80, 32, "adamw"), Recipe(40, 32, "muon", lr=0.01)]
+)
+def test_the_recipe_overfits_thirty_two_digits(recipe):
     train, _ = load_digits()
     few = train.images[:32], train.labels[:32]
     model = VisionTransformer(
         ViTConfig.preset("digits"), torch.Generator().manual_seed(0)
     )
-    fit(model, few, recipe=Recipe(epochs=80, batch_size=32))
+    fit(model, few, recipe=recipe)
     score = evaluate(model, few)
     assert score.loss < 0.05
     assert score.accuracy == 1
@@ -219,6 +222,7 @@ def test_data_that_would_train_to_nonsense_is_refused(data, error, words):
         ("warmup", 1.0),
         ("label_smoothing", -0.1),
         ("schedule", "linear"),
+        ("optimizer", "sgd"),
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused_by_name(field, value):
@@ -245,25 +249,18 @@ def test_a_constant_rate_is_constant():
     assert {recipe.rate(step, 50) for step in range(50)} == {0.5}
 
 
-def test_decay_is_on_weight_matrices_only():
-    model = micro()
-    decayed, spared = make_optimizer(model, Recipe(weight_decay=0.3)).param_groups
-    names = {id(p): name for name, p in model.named_parameters()}
-    assert decayed["weight_decay"] == 0.3
-    assert spared["weight_decay"] == 0
-    assert all(names[id(p)].endswith(".weight") for p in decayed["params"])
-    assert {"cls_token", "pos_embed", "norm.weight", "head.bias"} <= {
-        names[id(p)] for p in spared["params"]
-    }
-    assert len(decayed["params"]) + len(spared["params"]) == len(names)
-
-
 def test_frozen_weights_stay():
     model = micro()
     model.patch_embed.requires_grad_(False)
     before = model.patch_embed.proj.weight.clone()
     fit(model, toy(), recipe=Recipe(epochs=1))
     assert torch.equal(model.patch_embed.proj.weight, before)
+
+
+def test_muon_is_for_models_with_encoder_blocks():
+    assert len(make_optimizers(micro(), Recipe(optimizer="muon"))) == 2
+    with pytest.raises(ValueError, match=r"Sequential has no .*optimizer='adamw'"):
+        make_optimizers(small_cnn(), Recipe(optimizer="muon"))
 
 
 # --- augmentation --------------------------------------------------------------------
