@@ -20,7 +20,13 @@ import pytest
 import torch
 from hub import Hub, cache, cached, serving
 from models import fresh, kinds, lively, pixels
-from peers import hugging_face_dinov2, hugging_face_vit, import_peer, timm_vit
+from peers import (
+    hugging_face_dinov2,
+    hugging_face_vit,
+    import_peer,
+    timm_vit,
+    torchvision_vit,
+)
 from safetensors import safe_open
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor
@@ -434,6 +440,22 @@ def test_weights_that_make_no_vit_are_told(name: str, shape: tuple[int, ...]) ->
         load_pretrained(state | {name: torch.zeros(shape)})
     with pytest.raises(CheckpointError, match="do not tell which ViT they make"):
         load_pretrained({"weight": torch.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("build", "eps", "changes"),
+    [
+        (hugging_face_vit, 1e-12, {}),
+        (hugging_face_dinov2, 1e-6, {"layer_scale": 1.0, "num_classes": 0}),
+        (torchvision_vit, 1e-6, {}),
+        (timm_vit, 1e-6, {}),
+    ],
+)
+def test_names_tell_whose_eps_the_norms_have(
+    build: Callable[[ViTConfig], Any], eps: float, changes: dict[str, Any]
+) -> None:
+    config = ViTConfig.preset("Ti/16", patch_size=112, layer_norm_eps=eps, **changes)
+    assert load_pretrained(build(config).state_dict()).config == config
 
 
 def test_a_missing_norm_is_not_taken_for_a_model_without() -> None:
