@@ -82,18 +82,20 @@ def resize_positions(
 
     The convention is bicubic with align_corners False: patches are areas, and the
     outer edges of both grids coincide, not the centres of their corner patches. It is
-    computed in float32 for tables of any precision. Enlarged tables are then the same
-    everywhere. Shrunken ones are not: timm smooths first (antialias True), so that no
-    row is skipped; Hugging Face's ViT and DINOv2 keep to the code that DINO was
-    published with, and do not. Choose what the weights' publisher does, for the
-    blocks behind were trained or measured with it.
+    computed in float32 for tables of any precision.
+
+    Publishers differ in `antialias`. timm sets it: a shrinking table is smoothed first,
+    so that no row is skipped. Hugging Face's ViT and DINOv2 keep to the code that DINO
+    was published with, and do not. It matters also where the grid grows, for PyTorch
+    then takes a softer cubic (a = -0.5 in Keys' formula, instead of -0.75). Choose what
+    the weights' publisher does.
 
     Args:
         table: (1, num_prefix + h*w, D), any floating dtype.
         old_grid: (h, w) the table was made for; it cannot be guessed from its length.
         new_grid: (h, w) wanted.
         num_prefix: rows in front that belong to no patch.
-        antialias: smooth while shrinking.
+        antialias: as timm has it; see above.
 
     Returns:
         (1, num_prefix + h*w, D) for the new grid, in the table's dtype.

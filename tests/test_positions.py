@@ -139,9 +139,8 @@ def test_a_width_that_four_does_not_divide_is_refused(D: int, remedy: int) -> No
 # Another grid
 
 
-def bicubic_matrix(old: int, new: int) -> NDArray[np.float64]:
-    """Weights (new, old) of cubic convolution with a = -0.75 (Keys 1981), by hand."""
-    a = -0.75
+def bicubic_matrix(old: int, new: int, a: float = -0.75) -> NDArray[np.float64]:
+    """Weights (new, old) of cubic convolution (Keys 1981), by hand."""
 
     def cubic(t: float) -> float:
         t = abs(t)
@@ -275,6 +274,19 @@ def test_a_shrinking_table_is_smoothed_when_asked_and_only_then() -> None:
         stripes.reshape(1, 1, 8, 8), (3, 3), mode="bicubic", antialias=True
     )
     torch.testing.assert_close(smooth, maps.reshape(1, 9, 1))
+
+
+def test_antialias_takes_a_softer_cubic_where_the_table_grows() -> None:
+    table = noise(1, 36, 2)
+    smooth = resize_positions(table, (6, 6), (9, 11), num_prefix=0, antialias=True)
+    down, across = bicubic_matrix(6, 9, -0.5), bicubic_matrix(6, 11, -0.5)
+    maps = table[0].reshape(6, 6, 2).double().numpy()
+    # Near the border the two differ in another way too: look within.
+    expected = np.einsum("ih,jw,hwd->ijd", down, across, maps)[3:-3, 4:-4]
+    inner = smooth.reshape(9, 11, 2)[3:-3, 4:-4]
+    np.testing.assert_allclose(inner, expected, atol=1e-5)
+    sharp = resize_positions(table, (6, 6), (9, 11), num_prefix=0)
+    assert not torch.allclose(smooth, sharp, atol=0.01)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
