@@ -71,6 +71,8 @@ class Recipe:
         schedule: "cosine" falls to zero after the warm-up; "constant" stays.
         warmup: the share of all steps in which the rate rises from zero.
         label_smoothing: how much of the target is shared over all classes.
+        distillation: how much of the target is what a teacher says, where `fit` has
+            one (Hinton et al. 2015, at temperature 1).
         augment: how training images are changed, or None.
         patience: stop after so many epochs without a lower validation loss and take
             the best weights back; None trains to the end and keeps the last.
@@ -84,6 +86,7 @@ class Recipe:
     schedule: Literal["cosine", "constant"] = "cosine"
     warmup: float = 0.1
     label_smoothing: float = 0.0
+    distillation: float = 0.5
     augment: Affine | None = None
     patience: int | None = None
 
@@ -95,6 +98,8 @@ class Recipe:
         for name in ("warmup", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give 0 up to 1")
+        if not 0 <= self.distillation <= 1:
+            raise ValueError(f"distillation is {self.distillation}; give 0 to 1")
         for name, known in [
             ("optimizer", ("adamw", "muon")),
             ("schedule", ("cosine", "constant")),
@@ -147,6 +152,7 @@ def fit(
     validation: Sequence[Tensor] | None = None,
     recipe: Recipe | None = None,
     *,
+    teacher: nn.Module | None = None,
     seed: int = 0,
 ) -> History:
     """Train a classifier in place, on the device where its weights are.
@@ -157,6 +163,8 @@ def fit(
         validation: held-out images and labels, looked at after each epoch. Without
             `recipe.patience` they change nothing.
         recipe: the choices; `Recipe()` by default.
+        teacher: a trained classifier on the same device, of the same classes, that
+            says what it thinks of each image as the model sees it; stays as it is.
         seed: of the order of images, the augmentation and the dropout. The same seed
             on the same machine gives the same numbers; PyTorch's global generators
             are left as they were.
@@ -189,7 +197,9 @@ def fit(
         for epoch in tqdm(range(recipe.epochs), unit="epoch", leave=False):
             first = epoch * per_epoch
             rates = [recipe.rate(first + i, steps) for i in range(per_epoch)]
-            score = train_epoch(model, data, optimizers, rates, recipe, generator)
+            score = train_epoch(
+                model, data, optimizers, rates, recipe, generator, teacher
+            )
             history.loss.append(score.loss)
             history.accuracy.append(score.accuracy)
             history.kept_epoch = epoch + 1
@@ -218,6 +228,7 @@ def train_epoch(
     rates: Sequence[float],
     recipe: Recipe,
     generator: torch.Generator,
+    teacher: nn.Module | None = None,
 ) -> Evaluation:
     """Take one step on each batch of the shuffled data.
 
@@ -226,8 +237,10 @@ def train_epoch(
         data: images (B, C, H, W) and labels (B,).
         optimizers: each of some of the model's parameters.
         rates: the learning rate of each step.
-        recipe: batch size, label smoothing and augmentation are read from it.
+        recipe: batch size, augmentation and all that makes the target are read from
+            it.
         generator: a CPU generator, for the order and the augmentation.
+        teacher: as for `fit`.
 
     Returns:
         The mean loss and the accuracy over the epoch, as the weights changed.
@@ -247,6 +260,9 @@ def train_epoch(
                 group["lr"] = rate
         logits = model(x)
         loss = F.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
+        if teacher is not None:
+            said = predict(teacher, x).to(logits).softmax(dim=1)  # (B, K)
+            loss = torch.lerp(loss, F.cross_entropy(logits, said), recipe.distillation)
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()

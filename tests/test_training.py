@@ -159,6 +159,44 @@ def test_every_image_is_used_once_an_epoch():
     assert seen != sorted(seen)
 
 
+# --- a teacher ---------------------------------------------------------------------
+
+
+def contrarian():
+    """A trained model that calls each class of `toy` by the next one's name."""
+    teacher = micro()
+    images, labels = toy(200)
+    fit(teacher, (images, (labels + 1) % 4), recipe=Recipe(epochs=30, batch_size=32))
+    return teacher
+
+
+def test_a_student_believes_its_teacher_as_far_as_the_recipe_says():
+    teacher, (images, labels) = contrarian(), toy(100, seed=1)
+    assert evaluate(teacher, (images, (labels + 1) % 4)).accuracy > 0.9
+    before = copy.deepcopy(teacher)
+    recipe = Recipe(epochs=30, batch_size=32, distillation=1.0)
+    student = micro()
+    fit(student, toy(200), recipe=recipe, teacher=teacher)
+    assert evaluate(student, (images, (labels + 1) % 4)).accuracy > 0.9
+    assert same_weights(teacher, before)
+
+    alone, deaf = micro(), micro()
+    fit(alone, toy(), recipe=Recipe(epochs=1))
+    fit(deaf, toy(), recipe=Recipe(epochs=1, distillation=0.0), teacher=teacher)
+    assert same_weights(alone, deaf)
+
+
+def test_the_target_is_shared_between_label_and_teacher():
+    teacher, student = contrarian(), micro()
+    images, labels = toy(40)
+    recipe = Recipe(epochs=1, batch_size=40, distillation=0.25)
+    with torch.no_grad():
+        logs, said = student(images).log_softmax(1), teacher(images).softmax(1)
+    target = 0.75 * torch.eye(10)[labels] + 0.25 * said
+    history = fit(student, (images, labels), recipe=recipe, teacher=teacher)
+    assert history.loss[0] == pytest.approx(-(target * logs).sum(1).mean().item())
+
+
 # --- early stopping, by validation only ----------------------------------------------
 
 
@@ -223,6 +261,7 @@ def test_data_that_would_train_to_nonsense_is_refused(data, error, words):
         ("label_smoothing", -0.1),
         ("schedule", "linear"),
         ("optimizer", "sgd"),
+        ("distillation", 1.1),
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused_by_name(field, value):
