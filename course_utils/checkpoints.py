@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -23,9 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
+from course_utils.data import embedded
 from course_utils.hub import HubError, discard, fetch
 from course_utils.patches import Size, as_pair
 from course_utils.vit import VARIANTS, VisionTransformer, ViTConfig
@@ -37,7 +39,7 @@ class CheckpointError(RuntimeError):
 
 # Saving and loading our own models ----------------------------------------------------
 
-_CONFIG = "vit_config"  # under this name the configuration stands in a file's metadata
+_CONFIG = "config"  # under this name the configuration stands in a file's metadata
 
 
 def save_model(model: VisionTransformer, path: str | Path) -> None:
@@ -106,6 +108,42 @@ def _saved_config(metadata: Mapping[str, str], path: Path) -> ViTConfig | None:
             f"{path} holds a configuration that this version of the course does not "
             f"know: {error}. Update the course's package, or save the model again"
         ) from error
+
+
+# The course's trained models ----------------------------------------------------------
+
+DIGIT_MODELS = ("positions", "no positions", "mean")
+"""The trained digit models: as in chapter 6, without positions, with mean pooling."""
+
+
+def load_digit_model(name: str = "positions") -> VisionTransformer:
+    """Load one of the course's digit models, trained on all 6,000 embedded digits.
+
+    `data/CREDITS.md` says how they were trained and how well they read test digits.
+
+    Raises:
+        ValueError: if `name` is not in `DIGIT_MODELS`.
+        DataError: if the file is missing or damaged.
+    """
+    raw = digit_weights(name)
+    (length,) = struct.unpack("<Q", raw[:8])
+    metadata = json.loads(raw[8 : 8 + length])["__metadata__"]
+    config = ViTConfig(**json.loads(metadata[_CONFIG]))
+    return _build(config, load(raw), torch.float32, f"the digit model {name!r}")
+
+
+def digit_weights(name: str = "positions") -> bytes:
+    """Give the safetensors file of one of the course's digit models, as it is.
+
+    Raises:
+        ValueError: if `name` is not in `DIGIT_MODELS`.
+        DataError: if the file is missing or damaged.
+    """
+    if name not in DIGIT_MODELS:
+        raise ValueError(
+            f"there is no digit model {name!r}; choose one of {', '.join(DIGIT_MODELS)}"
+        )
+    return embedded(f"digits-{name.replace(' ', '-')}.safetensors")
 
 
 # Published models ---------------------------------------------------------------------

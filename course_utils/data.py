@@ -61,7 +61,7 @@ def load_digits(source: str = "embedded") -> tuple[LabelledImages, LabelledImage
         DataError: if the digits cannot be fetched or are damaged.
     """
     if source == "embedded":
-        return _both(_read_npz(_embedded("digits.npz")))
+        return _both(_read_npz(embedded("digits.npz")))
     if source == "hub":
         return _both(_hub_arrays())
     raise ValueError(f"source is {source!r}; choose 'embedded' or 'hub'")
@@ -94,7 +94,7 @@ def load_photo(name: str) -> Tensor:
     """
     if name not in PHOTOS:
         raise ValueError(f"there is no photo {name!r}; choose from {', '.join(PHOTOS)}")
-    with Image.open(BytesIO(_embedded(f"{name}.png"))) as photo:
+    with Image.open(BytesIO(embedded(f"{name}.png"))) as photo:
         pixels = np.array(photo)  # (H, W, C) uint8
     return torch.from_numpy(pixels).permute(2, 0, 1).contiguous().float() / 255
 
@@ -123,6 +123,15 @@ _FOLDER = Path(__file__).with_name("data")
 
 # sha256 of each file, as the scripts in tools/ report it.
 _EMBEDDED = {
+    "digits-mean.safetensors": (
+        "c738747fc1fd4dbe368dab2818863226ff4704263605dcea615b462d4d2a3787"
+    ),
+    "digits-no-positions.safetensors": (
+        "bc073483e01f6e87eedcf23ce77a987db38da0671ea6e361140853a4cf2f9c1e"
+    ),
+    "digits-positions.safetensors": (
+        "c6b1d624ebc962bae3e37197bea7c80af318bf333b4b7e05270a51e736fe259d"
+    ),
     "digits.npz": "2230b3674c32be14cf37059a750605a4d0a454cd92454fc6197f85deac46b20d",
     "astronaut.png": "1da0a56eef4c0b16e1269a76b57b5e68a9182a382d368694ede55a79b87b1abd",
     "chelsea.png": "3f198b4db7702c0c0f0f0cfc84ce52bc608349c0f6cba20d61ba345200bba99f",
@@ -131,8 +140,12 @@ _EMBEDDED = {
 }
 
 
-def _embedded(name: str) -> bytes:
-    """Read a file of this package, and make sure that it is whole."""
+def embedded(name: str) -> bytes:
+    """Read a file of this package's folder `data`, and make sure that it is whole.
+
+    Raises:
+        DataError: if the file is missing or damaged.
+    """
     remedy = "Install the course's package again, or restore the file from git"
     try:
         raw = (_FOLDER / name).read_bytes()

@@ -31,18 +31,24 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor
 
+from course_utils import data
 from course_utils.checkpoints import (
+    DIGIT_MODELS,
     LEFT_OUT,
     PRETRAINED,
     CheckpointError,
     Published,
     derive_config,
+    digit_weights,
+    load_digit_model,
     load_model,
     load_pretrained,
     our_names,
     save_model,
     standardise,
 )
+from course_utils.data import DataError, load_digits
+from course_utils.training import evaluate
 from course_utils.vit import VARIANTS, VisionTransformer, ViTConfig
 
 GOOGLE = "google/vit-base-patch16-224"
@@ -113,7 +119,7 @@ def test_the_file_is_plain_safetensors_with_the_configuration_to_read(
     with safe_open(tmp_path / "vit.safetensors", framework="pt") as file:
         metadata = file.metadata()
     assert metadata["format"] == "pt"
-    config = json.loads(metadata["vit_config"])
+    config = json.loads(metadata["config"])
     assert config == json.loads(json.dumps(asdict(model.config)))
     assert list(tmp_path.iterdir()) == [tmp_path / "vit.safetensors"]
 
@@ -192,7 +198,7 @@ def test_a_configuration_of_another_version_is_told(
     load: Callable[[Path], Any], config: str, reason: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "vit.safetensors"
-    save_file(fresh().state_dict(), path, {"vit_config": config})
+    save_file(fresh().state_dict(), path, {"config": config})
     with pytest.raises(CheckpointError, match=rf"{reason}.*Update the course"):
         load(path)
 
@@ -261,6 +267,65 @@ def test_an_unknown_name_is_told_with_the_known_ones(name: str) -> None:
         load_pretrained(name)
     assert str(caught.value).startswith(f"{name} is no file")
     assert all(known in str(caught.value) for known in PRETRAINED)
+
+
+# The course's trained models ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "least", "most"),
+    [
+        ("positions", {}, 0.97, 1.0),
+        ("no positions", {"positions": "none"}, 0.87, 0.95),
+        ("mean", {"pool": "mean"}, 0.97, 1.0),
+    ],
+)
+def test_the_trained_models_read_digits_as_well_as_their_credits_say(
+    name: str, changes: dict[str, Any], least: float, most: float
+) -> None:
+    model = load_digit_model(name)
+    assert model.config == ViTConfig.preset("digits", **changes)
+    assert not model.training
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    accuracy = evaluate(model, load_digits()[1]).accuracy
+    assert least < accuracy < most
+    told_of = Path(data.__file__).with_name("data").joinpath("CREDITS.md").read_text()
+    file = f"digits-{name.replace(' ', '-')}.safetensors"
+    (told,) = re.findall(rf"^\| {file} \|[^`\n]* ([\d.]+) % \|", told_of, flags=re.M)
+    assert float(told) == pytest.approx(100 * accuracy, abs=0.07)  # one digit of 1,500
+
+
+def test_without_positions_the_trained_model_ignores_the_order_of_patches() -> None:
+    images = load_digits()[1].images[:50]
+    turned = images.reshape(50, 1, 4, 7, 28).flip(2).reshape(50, 1, 28, 28)
+    with torch.no_grad():
+        blind, sees = load_digit_model("no positions"), load_digit_model("positions")
+        assert (blind(images) - blind(turned)).abs().max() < 1e-4
+        assert (sees(images) - sees(turned)).abs().max() > 1
+
+
+def test_the_file_that_pages_read_is_the_file_that_python_reads(
+    tmp_path: Path,
+) -> None:
+    for name in DIGIT_MODELS:
+        path = tmp_path / "model.safetensors"
+        path.write_bytes(digit_weights(name))
+        assert_equal_states(
+            load_model(path).state_dict(), load_digit_model(name).state_dict()
+        )
+
+
+def test_other_names_and_damaged_files_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match=r"'cls'; choose one of positions, no pos"):
+        load_digit_model("cls")
+    monkeypatch.setattr(data, "_FOLDER", tmp_path)
+    (tmp_path / "digits-mean.safetensors").write_bytes(b"<html>")
+    with pytest.raises(DataError, match=r"digits-mean\.safetensors is damaged"):
+        load_digit_model("mean")
+    with pytest.raises(DataError, match=r"digits-positions.*cannot be read"):
+        digit_weights("positions")
 
 
 # Weights that do not fit --------------------------------------------------------------

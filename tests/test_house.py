@@ -183,7 +183,7 @@ def test_every_text_of_the_repository_is_read() -> None:
         name for name in FILES if Path(name).suffix in TEXT
     }
     binary = {Path(name).suffix for name in FILES} - TEXT
-    assert binary <= {".png", ".npz", ".wasm", ".woff2", ".typed"}
+    assert binary <= {".png", ".npz", ".safetensors", ".wasm", ".woff2", ".typed"}
 
 
 def test_nothing_in_it_belongs_to_one_machine_or_is_unfinished() -> None:
