@@ -1,0 +1,8 @@
+"""The course's widgets: each answers a question of a chapter, with or without a kernel.
+
+Display one as the last line of a cell. Its traits can be read and set from Python.
+"""
+
+from course_utils.widgets.patch_size import PatchSize
+
+__all__ = ["PatchSize"]
