@@ -124,13 +124,13 @@ _FOLDER = Path(__file__).with_name("data")
 # sha256 of each file, as the scripts in tools/ report it.
 _EMBEDDED = {
     "digits-mean.safetensors": (
-        "c738747fc1fd4dbe368dab2818863226ff4704263605dcea615b462d4d2a3787"
+        "83f0ec9a6b571567bcbf99ca98a80d01df1adadad2335c8a8b5df76f94403a04"
     ),
     "digits-no-positions.safetensors": (
-        "bc073483e01f6e87eedcf23ce77a987db38da0671ea6e361140853a4cf2f9c1e"
+        "4e46e9ffaa31471139a2549fc65be8bfc3994f2208dfdda43e79e856fb086d33"
     ),
     "digits-positions.safetensors": (
-        "c6b1d624ebc962bae3e37197bea7c80af318bf333b4b7e05270a51e736fe259d"
+        "a3bcc131ecf8ae9074f02a9f23dbca3f992cb6defc53c2e4104e0ed49a51b1ee"
     ),
     "digits.npz": "2230b3674c32be14cf37059a750605a4d0a454cd92454fc6197f85deac46b20d",
     "astronaut.png": "1da0a56eef4c0b16e1269a76b57b5e68a9182a382d368694ede55a79b87b1abd",

@@ -125,7 +125,7 @@ recipes = {
     "lesson": Recipe(schedule="constant", warmup=0.0),
     # In the same time, what 6,000 digits are good for. For models with encoder blocks.
     "best": Recipe(
-        epochs=18, optimizer="muon", lr=8e-3, weight_decay=0.05, augment=Affine()
+        epochs=15, optimizer="muon", lr=8e-3, weight_decay=0.05, augment=Affine()
     ),
     # As good as the lesson's, in a small part of its time.
     "quick": Recipe(
