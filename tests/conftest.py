@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from chromium import chromium
+from playwright.sync_api import Browser
 
 os.environ.setdefault("TQDM_DISABLE", "1")
 torch.set_num_threads(1)  # the models are small: more threads would only wait
@@ -32,3 +34,10 @@ def untouched_random_state() -> Iterator[None]:
     before = states()
     yield
     assert states() == before, "a global random state was changed"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A Chromium; without one the tests fail, they are not skipped."""
+    with chromium() as running:
+        yield running

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import chromium
 from page_checks import Anchors, read_anchors, serve
-from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build" / "html"
@@ -45,10 +43,3 @@ def site(html: Path) -> Iterator[str]:
     """The address at which the built book is served."""
     with serve(html) as address:
         yield address
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """A Chromium; without one the tests fail, they are not skipped."""
-    with chromium() as running:
-        yield running

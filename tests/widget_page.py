@@ -1,0 +1,95 @@
+"""Widgets in a page of their own, opened from disk: no kernel, no site, no network."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from page_checks import Visit, axe, failed_requests, noise, overflow, strangers
+from page_checks import visit as visit_page
+from playwright.sync_api import Browser, Page
+
+from course_utils.widgets.base import CourseWidget
+
+GROUND = {"light": "#ffffff", "dark": "#14181b"}
+INK = {"light": "#1f2933", "dark": "#e6eaed"}
+LIVE = ".course-widget-is-live"
+
+
+def page_of(*widgets: CourseWidget, scheme: str = "light") -> str:
+    """Write a whole page that holds widgets one below the other, and nothing else."""
+    body = "\n".join(widget.html for widget in widgets)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>Widgets</title>'
+        f'<body style="background:{GROUND[scheme]};color:{INK[scheme]}">'
+        f"<main><h1>Widgets</h1>{body}</main></body></html>"
+    )
+
+
+@contextmanager
+def open_widgets(
+    browser: Browser,
+    folder: Path,
+    *widgets: CourseWidget,
+    width: int = 1000,
+    scheme: str = "light",
+    touch: bool = False,
+) -> Iterator[Visit]:
+    """Open widgets in a page of their own; wait until each is alive.
+
+    Afterwards the page must have been quiet and alone, or the test fails.
+    """
+    (folder / "widgets.html").write_text(
+        page_of(*widgets, scheme=scheme), encoding="utf-8"
+    )
+    with browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+        reduced_motion="reduce",
+        has_touch=touch,
+    ) as context:
+        seen = visit_page(context, folder.as_uri(), "widgets.html")
+        seen.page.wait_for_function(
+            f"document.querySelectorAll('{LIVE}').length === {len(widgets)}"
+        )
+        yield seen
+        assert noise(seen) + strangers(seen) + failed_requests(seen) == []
+
+
+def faults(page: Page) -> list[str]:
+    """Whatever axe finds, and what makes the page wider than its window."""
+    return axe(page) + overflow(page)
+
+
+def read_out(page: Page) -> str:
+    """The sentence under the first widget."""
+    return page.locator(".vit-readout").first.inner_text()
+
+
+def read_facts(page: Page) -> dict[str, str]:
+    """The named values of the first list of facts: name → its main text."""
+    return page.evaluate("""() => Object.fromEntries(
+      [...document.querySelector(".vit-facts").children].map((fact) => [
+        fact.querySelector("dt").textContent,
+        fact.querySelector("dd").firstChild.textContent,
+      ]))""")
+
+
+def read_canvas(page: Page, selector: str) -> NDArray[np.uint8]:
+    """The pixels of a canvas, (H, W, 4)."""
+    width, height, data = page.locator(selector).first.evaluate("""(canvas) => {
+      const { width, height } = canvas;
+      const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+      let text = "";
+      for (let i = 0; i < data.length; i += 4096) {
+        text += String.fromCharCode(...data.subarray(i, i + 4096));
+      }
+      return [width, height, btoa(text)];
+    }""")
+    pixels = np.frombuffer(base64.b64decode(data), np.uint8)
+    return pixels.reshape(height, width, 4)
