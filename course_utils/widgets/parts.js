@@ -6,6 +6,7 @@ const words = {
   failed: "This interactive figure could not start.",
   less: "less",
   more: "more",
+  digit: "Digit",
 };
 
 // The frame -------------------------------------------------------------------------------
@@ -260,6 +261,28 @@ export function choice({ label, options, value, onInput }) {
   return { el, set };
 }
 
+/**
+ * A choice among pictures of digits, as the trait `digits` holds them.
+ *
+ * @param {{digits: Array, value: number, onInput: function}} options - onInput gets the
+ *   number of the digit that was chosen.
+ * @returns {Promise<object>} el and set, as `choice` has them; pictures, the ImageData of
+ *   each digit; pixels, what a model reads: 784 values 0..1 of each.
+ */
+export async function digitChoice({ digits, value, onInput }) {
+  const pictures = await Promise.all(digits.map(readPicture));
+  const options = digits.map(({ label }, index) => {
+    const canvas = h("canvas", { class: "vit-thumbnail" }, `${label}`);
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", label);
+    paint(canvas, pictures[index]);
+    return { value: index, label: canvas };
+  });
+  const { el, set } = choice({ label: words.digit, options, value, onInput });
+  el.classList.add("vit-digits");
+  return { el, set, pictures, pixels: pictures.map(greyValues) };
+}
+
 /** A switch. */
 export function toggle({ label, value, onInput }) {
   const input = h("input", { type: "checkbox", role: "switch" });
@@ -381,6 +404,11 @@ export function greyPicture(values, height, width) {
     picture.data.set([grey, grey, grey, 255], 4 * i);
   }
   return picture;
+}
+
+/** The grey values 0..1 of pixels, row by row. */
+export function greyValues({ data }) {
+  return Float32Array.from({ length: data.length / 4 }, (_, i) => data[4 * i] / 255);
 }
 
 /** Put pixels on a canvas, one to one; style sheets scale it. */
