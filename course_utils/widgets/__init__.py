@@ -4,5 +4,7 @@ Display one as the last line of a cell. Its traits can be read and set from Pyth
 """
 
 from course_utils.widgets.patch_size import PatchSize
+from course_utils.widgets.patch_vector import PatchVector
+from course_utils.widgets.shuffling import Shuffling
 
-__all__ = ["PatchSize"]
+__all__ = ["PatchSize", "PatchVector", "Shuffling"]

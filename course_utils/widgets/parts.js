@@ -426,6 +426,15 @@ export function diverging(value, dark) {
   return ground.map((from, i) => Math.round(from + share * (end[i] - from)));
 }
 
+/** Black or white, whichever reads better on a ground of this colour, RGB. */
+export function inkOn(colour) {
+  const [red, green, blue] = colour.map((part) => {
+    const share = part / 255; // to linear light, as WCAG 2.2 defines relative luminance
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
+}
+
 /** Numbers as colours, `columns` in a row; `max` is the magnitude of the full colour. */
 export function numberPicture(values, columns, max, dark) {
   const rows = Math.ceil(values.length / columns);
@@ -448,6 +457,7 @@ export function board({ label, help, rows, columns, onPoint, onPick }) {
   const pixels = h("canvas", { class: "vit-pixels", "aria-hidden": "true" });
   const heatMap = h("canvas", { class: "vit-heat", "aria-hidden": "true" });
   const lines = h("div", { class: "vit-lines" });
+  const inCells = h("div", { class: "vit-in-cells", "aria-hidden": "true" });
   const describedBy = help && freshId();
   const surface = h("div", {
     class: "vit-surface",
@@ -456,7 +466,7 @@ export function board({ label, help, rows, columns, onPoint, onPick }) {
     "aria-label": label,
     "aria-describedby": describedBy,
   });
-  const el = h("div", { class: "vit-board" }, pixels, heatMap, lines, surface);
+  const el = h("div", { class: "vit-board" }, pixels, heatMap, lines, inCells, surface);
   if (help) el.append(h("p", { id: describedBy, class: "vit-unseen" }, help));
   const marks = new Map();
   let cursor = 0;
@@ -536,6 +546,10 @@ export function board({ label, help, rows, columns, onPoint, onPick }) {
         picture.data.set([...colour, Math.round(255 * opacity * share)], 4 * i);
       });
       paint(heatMap, picture);
+    },
+    /** Write a short text into the corner of each cell; it is for the eyes alone. */
+    write(texts) {
+      inCells.replaceChildren(...texts.map((text) => h("span", {}, text)));
     },
     /** Draw a frame round a cell, one frame a name; null takes it away. */
     mark(name, cell) {
