@@ -3,7 +3,7 @@ import withPositions from "./digits-positions.safetensors";
 import withoutPositions from "./digits-no-positions.safetensors";
 import { loadViT } from "./vit.js";
 import {
-  bars, board, button, decimal, digitChoice, facts, h, paint, percent, widget,
+  bars, board, button, decimal, digitChoice, facts, h, paint, widget,
 } from "./parts.js";
 
 const ROUNDING = 1e-4; // far above float32's rounding, far below any real change of a logit
@@ -19,9 +19,7 @@ const words = {
   original: "In order",
   withPositions: "With positions",
   withoutPositions: "Without positions",
-  answer: "answer",
   change: "largest change of a logit",
-  says: (label, probability) => [`${label}`, percent(probability)],
   none: "no patch has moved",
   rounding: (change) => `up to rounding (${change.toExponential(0).replace("-", "−")})`,
   moved: "from the digit in order",
@@ -67,7 +65,7 @@ function shuffled(order) {
 /** One model's answer: how sure it is of each class, and how far its output moved. */
 function reader(name, model) {
   const labels = Array.from({ length: model.config.num_classes }, (_, k) => `${k}`);
-  const read = facts({ answer: words.answer, change: words.change });
+  const read = facts({ change: words.change });
   const classes = bars({ caption: name, labels });
   const el = h("div", { class: "vit-stack" }, classes.el, read.el);
   /** Read a digit in an order; what it says, what it said, and the change come back. */
@@ -80,7 +78,6 @@ function reader(name, model) {
     const [says, said] = [best(now.logits), best(before.logits)];
     classes.set([...now.probabilities], says);
     read.set({
-      answer: words.says(says, now.probabilities[says]),
       change:
         change > ROUNDING
           ? [decimal(change), words.moved]
