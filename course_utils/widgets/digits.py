@@ -36,7 +36,9 @@ class DigitWidget(CourseWidget):
             label for each, or if `digit` is none of them.
     """
 
-    digits = traitlets.List(read_only=True).tag(sync=True)
+    digits: traitlets.List[dict[str, Any]] = traitlets.List(read_only=True).tag(
+        sync=True
+    )
     digit = traitlets.Int(0).tag(sync=True)
 
     def __init__(
