@@ -5,8 +5,8 @@
 
 The assembler below knows the WebAssembly text format as far as the kernel uses it: one
 module of one function, every instruction folded into parentheses. It needs nothing
-beside Python, so whoever changes the kernel needs no toolchain, and any other assembler
-of the format makes a kernel that computes the same.
+beside Python, so whoever changes the kernel needs no toolchain. It makes the bytes that
+wat2wasm makes of the same text.
 
 Source: WebAssembly core specification 2.0, chapters 5 (binary) and 6 (text format).
 """
@@ -17,6 +17,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
@@ -134,8 +135,8 @@ def instruction(form: Form, names: dict[str, int], labels: tuple[str, ...]) -> b
             offset = 0
             if taken and str(taken[0]).startswith("offset="):
                 offset = int(str(taken.pop(0)).removeprefix("offset="))
-            number, alignment = MEMORY[op]
-            code = bytes([VECTOR, number]) + unsigned(alignment) + unsigned(offset)
+            code_of, alignment = MEMORY[op]
+            code = bytes([VECTOR, code_of]) + unsigned(alignment) + unsigned(offset)
             return body_of(taken, names, labels) + code
         case [str(op), *taken] if op in PLAIN:
             return body_of(taken, names, labels) + bytes([PLAIN[op]])
@@ -183,7 +184,8 @@ def assemble(text: str) -> bytes:
                 body.append(form)
     signature = b"\x60" + vector(parameters) + vector([])
     memory = name(outer) + name(inner) + bytes([2, 0]) + unsigned(int(pages))
-    code = vector([unsigned(1) + type_ for type_ in local_types])
+    runs = [(type_, list(run)) for type_, run in groupby(local_types)]
+    code = vector([unsigned(len(run)) + type_ for type_, run in runs])
     code += body_of(body, names) + bytes([END])
     return (
         b"\0asm\1\0\0\0"
