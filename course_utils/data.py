@@ -132,10 +132,16 @@ _EMBEDDED = {
     "digits-positions.safetensors": (
         "a3bcc131ecf8ae9074f02a9f23dbca3f992cb6defc53c2e4104e0ed49a51b1ee"
     ),
+    "pretrained-positions.safetensors": (
+        "3a104cd9ff2ebf6a5476325b0f8663dd91e5d5b341ed370dfce2fdfc59b31e5c"
+    ),
     "digits.npz": "2230b3674c32be14cf37059a750605a4d0a454cd92454fc6197f85deac46b20d",
     "astronaut.png": "1da0a56eef4c0b16e1269a76b57b5e68a9182a382d368694ede55a79b87b1abd",
     "chelsea.png": "3f198b4db7702c0c0f0f0cfc84ce52bc608349c0f6cba20d61ba345200bba99f",
     "coffee.png": "77047b11abae20e6e049ecfe9b2bab08ad288b5e7de7b9e3d015453e46f5df38",
+    "photo-attention.npz": (
+        "797a4f190720b4212d4a195bbe1e5c8d9ada2c023ac4241d99cd8937cab049ec"
+    ),
     "rocket.png": "036009b9358502a78dfa3776787c4549589e4e06d5ad45e5ca84f06d806b03f1",
 }
 
