@@ -3,8 +3,10 @@
 Display one as the last line of a cell. Its traits can be read and set from Python.
 """
 
+from course_utils.widgets.draw_digit import DrawDigit
 from course_utils.widgets.patch_size import PatchSize
 from course_utils.widgets.patch_vector import PatchVector
 from course_utils.widgets.shuffling import Shuffling
+from course_utils.widgets.through_encoder import ThroughEncoder
 
-__all__ = ["PatchSize", "PatchVector", "Shuffling"]
+__all__ = ["DrawDigit", "PatchSize", "PatchVector", "Shuffling", "ThroughEncoder"]

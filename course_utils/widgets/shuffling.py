@@ -89,6 +89,6 @@ class Shuffling(DigitWidget):
             alt=f"A test digit, a {self.label}, and its {N} patches in another order.",
             caption="What two trained models read. Shuffling moves the output of the "
             f"model with positions by up to {with_:.1f}, and that of the model without "
-            f"by {without:.1g}, which is rounding: it cannot tell the two apart. On "
-            "the course's site and in a notebook this figure lets you shuffle.",
+            f"by {without:.4f}: it cannot tell the two apart. On the course's site and "
+            "in a notebook this figure lets you shuffle.",
         )
