@@ -6,7 +6,15 @@ Display one as the last line of a cell. Its traits can be read and set from Pyth
 from course_utils.widgets.draw_digit import DrawDigit
 from course_utils.widgets.patch_size import PatchSize
 from course_utils.widgets.patch_vector import PatchVector
+from course_utils.widgets.position_similarity import PositionSimilarity
 from course_utils.widgets.shuffling import Shuffling
 from course_utils.widgets.through_encoder import ThroughEncoder
 
-__all__ = ["DrawDigit", "PatchSize", "PatchVector", "Shuffling", "ThroughEncoder"]
+__all__ = [
+    "DrawDigit",
+    "PatchSize",
+    "PatchVector",
+    "PositionSimilarity",
+    "Shuffling",
+    "ThroughEncoder",
+]
