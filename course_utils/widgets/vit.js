@@ -184,15 +184,19 @@ function compileKernel() {
  * Turn scores into probabilities, without overflow.
  *
  * @param {ArrayLike<number>} values
- * @returns {Float32Array} as many, all above zero, with the sum 1.
+ * @returns {Float32Array} as many, none below zero, with the sum 1.
  */
 export function softmax(values) {
   let top = -Infinity;
   for (let i = 0; i < values.length; i += 1) top = Math.max(top, values[i]);
-  const powers = Float64Array.from(values, (value) => Math.exp(value - top));
+  const out = new Float32Array(values.length);
   let sum = 0;
-  for (const power of powers) sum += power;
-  return Float32Array.from(powers, (power) => power / sum);
+  for (let i = 0; i < out.length; i += 1) {
+    out[i] = Math.exp(values[i] - top);
+    sum += out[i];
+  }
+  for (let i = 0; i < out.length; i += 1) out[i] /= sum;
+  return out;
 }
 
 /**
