@@ -343,12 +343,19 @@ export function bars({ caption, labels, format = percent, max = 1 }) {
   return { el, set };
 }
 
-/** What the colours of a heat map mean: the colours from low to high, with words. */
-export function legend({ label, low, high, scale = "sequential" }) {
+/**
+ * What the colours of a heat map mean: the colours from low to high, with words.
+ * `over` names what lies above the scale, where the map marks it.
+ */
+export function legend({ label, low, high, scale = "sequential", over = null }) {
   const texts = [h("span", {}, low), h("span", {}, high)];
   const strip = h("span", { class: `vit-scale vit-scale-${scale}`, "aria-hidden": "true" });
   const el = h("p", { class: "vit-legend" }, h("span", { class: "vit-legend-name" }, label));
-  el.append(texts[0], strip, texts[1]);
+  el.append(h("span", { class: "vit-legend-scale" }, texts[0], strip, texts[1]));
+  if (over) {
+    const sample = h("span", { class: "vit-swatch vit-over", "aria-hidden": "true" });
+    el.append(h("span", { class: "vit-legend-over" }, sample, over));
+  }
   const set = (from, to) => {
     texts[0].textContent = from;
     texts[1].textContent = to;
@@ -536,14 +543,18 @@ export function board({ label, help, rows, columns, onPoint, onPick }) {
       pixels.classList.toggle("vit-smooth", smooth);
       paint(pixels, picture);
     },
-    /** Lay values, one a cell, over the picture: `max` gets the full colour. Null: none. */
-    heat(values, { max = 1, opacity = 0.8, colour = [217, 72, 15] } = {}) {
+    /**
+     * Lay values, one a cell, over the picture: `max` gets the full colour, and what is
+     * above it the colour `over`. Null: none.
+     */
+    heat(values, { max = 1, opacity = 0.8, colour = [217, 72, 15], over = colour } = {}) {
       heatMap.hidden = values === null;
       if (values === null) return;
       const picture = new ImageData(columns, rows);
       values.forEach((value, i) => {
         const share = Math.max(0, Math.min(1, value / max));
-        picture.data.set([...colour, Math.round(255 * opacity * share)], 4 * i);
+        const shown = value > max ? over : colour;
+        picture.data.set([...shown, Math.round(255 * opacity * share)], 4 * i);
       });
       paint(heatMap, picture);
     },
