@@ -46,8 +46,8 @@ const words = {
     `stride. It stops 16 times, once on each patch, and gives 16 numbers. For patch ` +
     `${patch} that is ${value}: the same number.`,
   map: (filter) => `What filter ${filter} gives on each patch`,
-  low: (max) => `−${max}`,
-  high: (max) => `${max}`,
+  low: (max) => `−${max} and less`,
+  high: (max) => `${max} and more`,
   weightScale: "filters, products",
   vectorScale: "vector",
   allNumbers: "All 49 pixels, weights and products",

@@ -47,10 +47,9 @@ const words = {
   answers: "In each patch: what the head would answer, reading it now",
   fromCls: (share) => `[CLS] ${share}`,
   heat: (token) => `attention of ${token}, mean of the heads`,
-  heatEnds: ["0", "40 % and more"],
-  lens: (token) => `The head's answer, if it read ${token} now`,
-  lensBefore: (token) => `The head's answer, if it read ${token} now, before the addition`,
-  lensLast: (token) => `The head's answer, reading ${token}`,
+  heatEnds: ["0", "≥ 40 %"],
+  lens: (token) => `The head's answer, reading ${token} now`,
+  lensBefore: (token) => `The head's answer, reading ${token} before the addition`,
   vector: (token, count) => `The ${count} numbers of ${token}`,
   numbers: "The numbers of the vector",
   numbersHelp: "Arrow keys go from number to number.",
@@ -60,6 +59,7 @@ const words = {
   shape: "shape",
   shapes: (T, count) => `${T} × ${count}`,
   shapeRemark: "tokens × numbers",
+  logits: (count) => [`${count}`, "one logit a class"],
   length: "length of this vector",
   lengthRemark: (length) => `the stream: ${length}`,
   range: "its numbers",
@@ -72,7 +72,7 @@ const words = {
   number: (index, count, token, value) =>
     `Number ${index} of ${count} in the vector of ${token}: ${value}.`,
   reading: (place, token, length, answer, share) =>
-    `${place}. ${token} has the length ${length}; the head would say ${answer} (${share}).`,
+    `${place}, ${token}: length ${length}. The head would say ${answer} (${share}).`,
 
   // The walk: one sentence a step. w holds this digit's numbers, see `walk`.
   walk: {
@@ -159,12 +159,12 @@ function stationMap(steps, onInput) {
   });
   const el = h("fieldset", { class: "vit-stations" }, h("legend", {}, words.steps));
   for (const group of new Set(steps.map((step) => step.group))) {
-    const stations = h("div", { class: "vit-choice" }, h("p", { class: "vit-title" }, group));
+    const stations = h("div", { class: "vit-choice" });
     steps.forEach((step, index) => {
       if (step.group !== group) return;
       stations.append(h("label", {}, inputs[index], h("span", {}, words.stations[step.kind])));
     });
-    el.append(stations);
+    el.append(h("div", {}, h("p", { class: "vit-title" }, group), stations));
   }
   return { el, set: (index) => (inputs[index].checked = true) };
 }
@@ -232,15 +232,16 @@ async function draw({ state, root, say, theme }) {
   for (const { el } of [tokenBoard, strip]) el.classList.add("vit-plain", "vit-band");
   tokenBoard.el.style.blockSize = `${0.95 * T}rem`;
   const cls = button(words.cls, () => state.set({ token: 0 }));
-  const boardTitle = h("p", { class: "vit-title vit-two-lines" });
+  const boardTitle = h("p", { class: "vit-title vit-roomy" });
   const heatScale = legend({ label: "", low: words.heatEnds[0], high: words.heatEnds[1] });
   const answer = bars({
     caption: words.lens(words.cls),
     labels: Array.from({ length: K }, (_, k) => `${k}`),
   });
-  answer.el.caption.classList.add("vit-two-lines");
+  answer.el.caption.classList.add("vit-roomy");
   const sizes = facts({ shape: words.shape, length: words.length, range: words.range });
   const stripTitle = h("p", { class: "vit-title" });
+  const rowName = h("span");
   const [low, high] = words.scaleEnds(VECTOR);
   const numbers = h("p", { class: "vit-numbers" });
   const listed = table({
@@ -317,6 +318,10 @@ async function draw({ state, root, say, theme }) {
     const token = nameOf(t);
     const vector = vectorAt(step, t);
     const count = vector.length;
+    if (looked === null) {
+      patchBoard.cursor = Math.max(0, t - 1);
+      tokenBoard.cursor = t;
+    }
     const read = step.kind === "attn" ? reads(step.block, t) : null;
     const answers = lens[step.stream];
     const onBranch = ["norm1", "attn", "norm2", "mlp"].includes(step.kind);
@@ -342,11 +347,11 @@ async function draw({ state, root, say, theme }) {
     heatScale.el.style.visibility = read ? "visible" : "hidden";
     heatScale.el.firstChild.textContent = words.heat(token);
 
-    const kind = step.name === "logits" ? "lensLast" : onBranch ? "lensBefore" : "lens";
-    answer.el.caption.textContent = words[kind](token);
+    answer.el.caption.textContent = onBranch ? words.lensBefore(token) : words.lens(token);
     answer.set([...answers[t]]);
 
     stripTitle.textContent = words.vector(token, count);
+    rowName.textContent = names[t];
     strip.setGrid(1, count);
     strip.paint(numberPicture(vector, count, VECTOR, theme.dark));
     strip.mark("number", lookedNumber);
@@ -355,7 +360,10 @@ async function draw({ state, root, say, theme }) {
     tokenBoard.mark("chosen", t);
     const [lengthNow, ofStream] = [norm(vector), norm(vectorOf(step.stream, t))];
     sizes.set({
-      shape: [words.shapes(T, count), words.shapeRemark],
+      shape:
+        step.name === "logits"
+          ? words.logits(count)
+          : [words.shapes(T, count), words.shapeRemark],
       length: [decimal(lengthNow), words.lengthRemark(decimal(ofStream))],
       range: words.ranges(decimal(Math.min(...vector)), decimal(Math.max(...vector))),
     });
@@ -393,8 +401,7 @@ async function draw({ state, root, say, theme }) {
         "div",
         { class: "vit-stack vit-close" },
         boardTitle,
-        cls,
-        patchBoard.el,
+        h("div", { class: "vit-tokens" }, cls, patchBoard.el),
         heatScale.el,
       ),
       answer.el,
@@ -403,14 +410,9 @@ async function draw({ state, root, say, theme }) {
       "div",
       { class: "vit-stack vit-close" },
       stripTitle,
-      strip.el,
+      namedRows([rowName], strip.el),
       h("p", { class: "vit-title" }, words.all),
-      h(
-        "div",
-        { class: "vit-named-rows" },
-        h("div", { "aria-hidden": "true" }, ...names.map((name) => h("span", {}, name))),
-        tokenBoard.el,
-      ),
+      namedRows(names.map((name) => h("span", {}, name)), tokenBoard.el),
       legend({ label: words.scale, low, high, scale: "diverging" }).el,
     ),
     sizes.el,
@@ -424,5 +426,9 @@ async function draw({ state, root, say, theme }) {
   theme.on(update);
   run();
 }
+
+/** A picture with a name beside each of its rows. */
+const namedRows = (names, picture) =>
+  h("div", { class: "vit-named-rows" }, h("div", { "aria-hidden": "true" }, ...names), picture);
 
 export default widget(words.title, draw);
