@@ -158,13 +158,20 @@ class Memory {
 
   /** What gemm.wasm does, for browsers and pages that do not run it. Distances in bytes. */
   #plainGemm(m, n, k, a, aRow, aColumn, b, bRow, c, cRow) {
+    const { floats } = this;
     for (let i = 0; i < m; i += 1) {
-      const to = (c + i * cRow) / 4;
-      const sums = this.floats.subarray(to, to + n).fill(0);
-      for (let p = 0; p < k; p += 1) {
-        const x = this.floats[(a + i * aRow + p * aColumn) / 4];
-        const from = (b + p * bRow) / 4;
-        for (let j = 0; j < n; j += 1) sums[j] += x * this.floats[from + j];
+      for (let j = 0; j < n; j += 4) {
+        let [s0, s1, s2, s3] = [0, 0, 0, 0];
+        let left = (a + i * aRow) / 4;
+        let right = b / 4 + j;
+        for (let p = 0; p < k; p += 1, left += aColumn / 4, right += bRow / 4) {
+          const x = floats[left];
+          s0 += x * floats[right];
+          s1 += x * floats[right + 1];
+          s2 += x * floats[right + 2];
+          s3 += x * floats[right + 3];
+        }
+        floats.set([s0, s1, s2, s3], (c + i * cRow) / 4 + j);
       }
     }
   }
