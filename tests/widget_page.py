@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from page_checks import Visit, axe, failed_requests, noise, overflow, strangers
 from page_checks import visit as visit_page
 from playwright.sync_api import Browser, Page
 
-from course_utils.widgets.base import CourseWidget
+from course_utils.widgets.base import FOLDER, CourseWidget, files
 
 GROUND = {"light": "#ffffff", "dark": "#14181b"}
 INK = {"light": "#1f2933", "dark": "#e6eaed"}
@@ -93,3 +94,57 @@ def read_canvas(page: Page, selector: str) -> NDArray[np.uint8]:
     }""")
     pixels = np.frombuffer(base64.b64decode(data), np.uint8)
     return pixels.reshape(height, width, 4)
+
+
+HOLD = """async ([link, module, files, traits]) => {
+  const { default: widget } = await (0, eval)(`(${link})`)(module, files);
+  const listeners = {};
+  const model = {
+    get: (name) => traits[name],
+    set(name, value) {
+      traits[name] = value;
+      for (const listener of listeners[`change:${name}`] ?? []) listener();
+    },
+    on: (event, listener) => (listeners[event] ??= new Set()).add(listener),
+    off: (event, listener) => listeners[event].delete(listener),
+    save_changes() { throw new Error("This host has no kernel."); },
+  };
+  const el = document.createElement("div");
+  const mount = async () => {
+    globalThis.unmount = await widget.render({ model, el });
+  };
+  await mount();
+  document.querySelector("main").append(el);
+  Object.assign(globalThis, { model, mount });
+}"""
+
+
+class Held:
+    """A widget in a page whose traits a test reads and sets, as a kernel would.
+
+    It is drawn before it stands in the page, and its host throws at `save_changes`.
+    """
+
+    def __init__(self, page: Page, widget: CourseWidget) -> None:
+        self.page = page
+        module = widget.module
+        contents = {name: file._asdict() for name, file in files(module).items()}
+        link = (FOLDER / "link.js").read_text("utf-8")
+        page.evaluate(HOLD, [link, module, contents, widget.traits_in_page])
+
+    def get(self, name: str) -> Any:
+        """A trait as it is now in the page."""
+        return self.page.evaluate("(name) => model.get(name)", name)
+
+    def set(self, **traits: Any) -> None:
+        """Set traits from outside, one after the other."""
+        for item in traits.items():
+            self.page.evaluate("([name, value]) => model.set(name, value)", item)
+
+    def unmount(self) -> None:
+        """End the view."""
+        self.page.evaluate("() => unmount()")
+
+    def mount(self) -> None:
+        """Make a new view of the same traits in the same place."""
+        self.page.evaluate("() => mount()")

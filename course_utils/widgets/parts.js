@@ -27,7 +27,7 @@ export function widget(label, draw) {
       const life = new AbortController();
       const end = () => life.abort();
       signal?.addEventListener("abort", end, { once: true }); // older hosts pass none
-      const root = h("section", { class: "vit-widget", lang: "en", dir: "ltr" });
+      const root = h("div", { class: "vit-widget", role: "group", lang: "en", dir: "ltr" });
       root.setAttribute("aria-label", label);
       const body = h("div", { class: "vit-body" });
       const readOut = spoken(life.signal);
@@ -354,7 +354,7 @@ export function legend({ label, low, high, scale = "sequential", over = null }) 
   el.append(h("span", { class: "vit-legend-scale" }, texts[0], strip, texts[1]));
   if (over) {
     const sample = h("span", { class: "vit-swatch vit-over", "aria-hidden": "true" });
-    el.append(h("span", { class: "vit-legend-over" }, sample, over));
+    el.lastChild.append(sample, over);
   }
   const set = (from, to) => {
     texts[0].textContent = from;
