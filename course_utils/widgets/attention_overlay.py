@@ -243,7 +243,7 @@ class PhotoOverlay(Overlay):
     """
 
     module = "photo_overlay.js"
-    depth, heads, grid, top = 12, 6, (SIDE, SIDE), 0.05
+    depth, heads, grid, top = 12, 6, (SIDE, SIDE), 0.02
 
     photo = traitlets.Dict(read_only=True).tag(sync=True)
 
@@ -251,7 +251,7 @@ class PhotoOverlay(Overlay):
         self,
         name: str = "chelsea",
         *,
-        block: int = 11,
+        block: int = 8,
         head: int | str = "mean",
         query: int | str = "cls",
         rollout: bool = False,
@@ -263,9 +263,10 @@ class PhotoOverlay(Overlay):
         }
         super().__init__()
         self._image = load_photo(name)
-        # In grey, by the weights of ITU-R BT.601: what is coloured is attention.
+        # Dark and in grey, by the weights of ITU-R BT.601: colour and light are the
+        # attention's.
         grey = torch.tensordot(torch.tensor([0.299, 0.587, 0.114]), self._image, 1)
-        picture = as_picture(grey.clamp(0, 1), exact=False, what=name)
+        picture = as_picture((0.6 * grey).clamp(0, 1), exact=False, what=name)
         packed = {weights: pack(*maps) for weights, maps in self._maps.items()}
         kept = {"queries": list(QUERIES), "blocks": list(BLOCKS)}
         about = {"name": name, "picture": picture, **kept, **packed}

@@ -8,6 +8,8 @@ const words = {
   picture: (name) => `Attention over ${name}`,
   help: "Arrow keys move from patch to patch and read its weight. Enter lets that patch ask.",
   hint: "[CLS] or any patch can ask: tap one. Point at a patch to read its weight.",
+  limited: (blocks) =>
+    `When a patch asks, this page has the mean of the heads in blocks ${blocks.join(", ")}.`,
   cls: "[CLS]",
   clsAsks: "Let [CLS] ask",
   block: "Block",
@@ -15,7 +17,7 @@ const words = {
   mean: "mean",
   rollout: "Rollout: all blocks",
   random: "Random weights",
-  opacity: "Colour",
+  opacity: "Opacity",
   strength: (share) => `${Math.round(100 * share)} %`,
   scale: "Share of the row:",
   more: "more",
@@ -30,13 +32,14 @@ const words = {
   row: "row",
   which: ({ rollout, block, head }) => {
     if (rollout) return "Rollout";
-    return `Block ${block}, ${head === "mean" ? "mean of the heads" : `head ${head}`}`;
+    return `Block ${block}, ${head === "mean" ? "mean of heads" : `head ${head}`}`;
   },
   asker: (query) => (query === "cls" ? words.cls : `patch ${query}`),
+  asks: (query) => `${query === "cls" ? words.cls : `Patch ${query}, framed,`} asks`,
   summary: (shown, row, cell, over) =>
     `${words.which(shown)}${shown.random ? ", random weights" : ""}: ` +
     `${words.asker(shown.query)} reads ${decimal(row[0], 3)} from ` +
-    `${shown.query === "cls" ? "itself" : words.cls} and most from patch ${cell}: ` +
+    `${shown.query === "cls" ? "itself" : words.cls}, most from patch ${cell}: ` +
     `${decimal(row[1 + cell], 3)}.${over ? ` ${words.over(over)}` : ""}`,
   over: (count) =>
     `${count} ${count === 1 ? "patch is" : "patches are"} above the scale, in yellow.`,
@@ -86,8 +89,8 @@ export function drawOverlay({ state, root, say }, source) {
     onPoint: (cell) => {
       grid.mark("place", cell);
       showPatch(cell);
-      if (cell === null) say(sentence());
-      else say(words.pointed(cell, ...place(cell), row[1 + cell]));
+      if (!grid.surface.matches(":focus-visible")) return; // the eye sees the number
+      say(cell === null ? sentence() : words.pointed(cell, ...place(cell), row[1 + cell]));
     },
     onPick: (cell) => ask(nearest(cell)),
   });
@@ -99,12 +102,16 @@ export function drawOverlay({ state, root, say }, source) {
   const cls = button("", () => ask("cls"));
   cls.append(swatch, `${words.cls} `, clsWeight);
 
+  const asker = h("span", { class: "vit-title" });
+  const hint = h("p", { class: "vit-title" });
+
   const which = facts({
     cls: words.fromCls,
     patches: words.fromPatches,
     sum: words.sum,
     patch: words.patch,
   });
+  which.el.classList.add("vit-steady");
   const scale = legend({ label: words.scale, low: "0", high: `${top}`, over: words.more });
   const list = table({
     caption: words.table,
@@ -223,6 +230,8 @@ export function drawOverlay({ state, root, say }, source) {
     grid.mark("query", query === "cls" ? null : query);
     grid.surface.setAttribute("aria-label", words.picture(name));
     if (columns <= LEGIBLE) grid.write([...weights].map((weight) => decimal(weight, 2)));
+    hint.textContent = limited ? words.limited(kept.blocks) : words.hint;
+    asker.textContent = words.asks(query);
     cls.setAttribute("aria-pressed", query === "cls");
     cls.setAttribute("aria-label", `${words.clsAsks}: ${decimal(row[0], 3)}`);
     clsWeight.textContent = decimal(row[0], 3);
@@ -244,7 +253,14 @@ export function drawOverlay({ state, root, say }, source) {
     h(
       "div",
       { class: "vit-columns" },
-      h("div", { class: "vit-stack" }, cls, grid.el, scale.el, h("p", { class: "vit-title" }, words.hint)),
+      h(
+        "div",
+        { class: "vit-stack" },
+        h("div", { class: "vit-row" }, cls, asker),
+        grid.el,
+        scale.el,
+        hint,
+      ),
       h(
         "div",
         { class: "vit-stack" },

@@ -77,10 +77,16 @@ export class State {
     }
   }
 
-  /** Call a listener, without arguments, whenever one of the traits changes. */
+  /** Call a listener, without arguments, once after any of the traits have changed. */
   on(names, listener) {
+    let waiting = false;
     const heard = () => {
-      if (!this.#life.aborted) listener();
+      if (waiting || this.#life.aborted) return;
+      waiting = true; // traits that change together are seen together
+      queueMicrotask(() => {
+        waiting = false;
+        if (!this.#life.aborted) listener();
+      });
     };
     for (const name of names) {
       this.#model.on(`change:${name}`, heard);

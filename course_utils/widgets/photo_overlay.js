@@ -31,7 +31,7 @@ async function draw({ state, root, say }) {
       columns: SIDE,
       blocks: BLOCKS,
       heads: HEADS,
-      top: 0.05,
+      top: 0.02,
       kept: { queries, blocks },
       controls: [],
       traits: [],
