@@ -164,7 +164,7 @@ NOT_IN_THE_PRODUCT = {
 }
 TEXT = {
     ".cff", ".css", ".html", ".ipynb", ".js", ".json", ".md", ".mjs", ".py", ".svg",
-    ".toml", ".txt", ".yml", "",
+    ".toml", ".txt", ".wat", ".yml", "",
 }  # fmt: skip
 
 
