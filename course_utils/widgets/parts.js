@@ -146,7 +146,8 @@ function watchTheme(root, life) {
 }
 
 function groundIsDark(element) {
-  for (let at = element; at; at = at.parentElement ?? at.getRootNode().host) {
+  const above = (inner) => inner.parentElement ?? inner.getRootNode().host;
+  for (let at = above(element); at; at = above(at)) {
     const [red, green, blue, alpha = 1] =
       getComputedStyle(at).backgroundColor.match(/[\d.]+/g)?.map(Number) ?? [0, 0, 0, 0];
     if (alpha > 0.5) return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 128;

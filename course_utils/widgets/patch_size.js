@@ -147,6 +147,7 @@ async function draw({ state, root, say }) {
     const name = state.get("shown");
     const { image, height, width, channels } = pictures[name];
     const P = state.get("patch_size");
+    if (height % P || width % P) return; // Python set one trait, the other follows
     const reference = state.get("reference")[name];
     const [rows, columns] = [height / P, width / P];
     const tokens = rows * columns;
