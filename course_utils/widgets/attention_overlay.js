@@ -77,7 +77,8 @@ async function draw({ state, root, say }) {
       picture() {
         const digit = state.get("digit");
         which.set(digit);
-        return { name: words.name(state.get("digits")[digit].label), pixels: which.pictures[digit] };
+        const { label } = state.get("digits")[digit];
+        return { name: words.name(label), pixels: which.pictures[digit] };
       },
       row({ block, head, query, rollout: all, random }) {
         const heads = maps(state.get("digit"), random).map((weights) =>

@@ -117,7 +117,8 @@ export function drawOverlay({ state, root, say }, source) {
     caption: words.table,
     columns: [words.row, ...Array.from({ length: columns }, (_, column) => `${column}`)],
   });
-  const numbers = h("details", { ontoggle: () => fill() }, h("summary", {}, words.numbers), list.el);
+  const summary = h("summary", {}, words.numbers);
+  const numbers = h("details", { ontoggle: () => fill() }, summary, list.el);
 
   const count = (n) => Array.from({ length: n }, (_, i) => i);
   const byChoice = blocks <= 4;
@@ -174,11 +175,16 @@ export function drawOverlay({ state, root, say }, source) {
     return kept.queries.reduce((best, other) => (distance(other) < distance(best) ? other : best));
   }
 
-  function ask(query) {
-    if (query === "cls" || !kept) return state.set({ query });
+  function nearestBlock() {
     const now = state.get("block");
     const near = (best, other) => (Math.abs(other - now) < Math.abs(best - now) ? other : best);
-    return state.set({ query, head: "mean", block: kept.blocks.reduce(near) });
+    return kept.blocks.reduce(near);
+  }
+
+  function ask(query) {
+    // The query last: at no moment is a row asked for that the page has not.
+    if (query === "cls" || !kept) state.set({ query });
+    else state.set({ block: nearestBlock(), head: "mean", query });
   }
 
   const shown = () => ({
@@ -195,8 +201,8 @@ export function drawOverlay({ state, root, say }, source) {
   }
 
   function showPatch(cell) {
-    const [at, remark] =
-      cell === null ? [strongest, words.strongest(strongest)] : [cell, words.place(cell, ...place(cell))];
+    const at = cell ?? strongest;
+    const remark = cell === null ? words.strongest(at) : words.place(at, ...place(at));
     which.set({ patch: [decimal(row[1 + at], 3), remark] });
   }
 
@@ -211,11 +217,15 @@ export function drawOverlay({ state, root, say }, source) {
 
   function update() {
     const { query } = shown();
+    const limited = kept !== null && query !== "cls";
+    if (limited && !kept.blocks.includes(state.get("block"))) {
+      return state.set({ block: nearestBlock() }); // which updates
+    }
+    if (limited && state.get("head") !== "mean") return state.set({ head: "mean" });
     const { name, pixels, smooth } = source.picture();
     row = source.row(shown());
     const weights = row.subarray(1);
     strongest = weights.indexOf(Math.max(...weights));
-    const limited = kept !== null && query !== "cls";
     offerBlocks(limited ? kept.blocks : count(blocks));
     block.set(state.get("block"));
     head.set(state.get("head"));
@@ -245,7 +255,7 @@ export function drawOverlay({ state, root, say }, source) {
     });
     showPatch(null);
     fill();
-    say(sentence());
+    return say(sentence());
   }
 
   root.append(
