@@ -148,12 +148,9 @@ class Memory {
   /** c = a b, padding included. */
   multiply(a, b, c) {
     const [rows, columns] = [padded(a.rows, TILE.rows), padded(b.columns, TILE.columns)];
-    this.gemm(
-      ...[rows, columns, b.rows],
-      ...[4 * a.at, 4 * a.stride, 4],
-      ...[4 * b.at, 4 * b.stride],
-      ...[4 * c.at, 4 * c.stride],
-    );
+    const left = [4 * a.at, 4 * a.stride, 4]; // in bytes
+    const right = [4 * b.at, 4 * b.stride];
+    this.gemm(rows, columns, b.rows, ...left, ...right, 4 * c.at, 4 * c.stride);
   }
 
   /** What gemm.wasm does, for browsers and pages that do not run it. Distances in bytes. */
@@ -234,7 +231,7 @@ export function patchify(pixels, { img_size: [H, W], patch_size: [P, Q], in_chan
 }
 
 // erf and its slope stand in tables, at steps so small that the next two terms of Taylor's
-// series bring the error below 2e-9. At the nodes erf comes from its own series
+// series bring the error below 1e-9. At the nodes erf comes from its own series
 // (Abramowitz & Stegun 1964, 7.1.6), whose terms are all positive.
 const NODES = 64; // to the unit
 const LAST = 6; // erf(6) is 1 in double precision
