@@ -1,6 +1,7 @@
 // Chapter 4: which places a position table holds to be alike.
 // Python: position_similarity.py.
-import { board, choice, decimal, diverging, facts, h, inkOn, legend, numberPicture, table, widget } from "./parts.js";
+import { board, choice, decimal, diverging, facts, h, inkOn, legend } from "./parts.js";
+import { numberPicture, table, whole, widget } from "./parts.js";
 
 const words = {
   title: "How alike positions are",
@@ -11,18 +12,19 @@ const words = {
   hint: "Tap or click a patch to compare all others with it; point at one for its number.",
   scale: "cosine similarity",
   pointed: "the patch you point at",
-  nowhere: "none",
-  neighbours: "its neighbours, average",
-  row: "rest of its row",
-  column: "rest of its column",
+  averages: "Similarity to the picked patch, on average",
+  columns: ["of", "patches", "average"],
+  neighbours: "its neighbours",
+  row: "the rest of its row",
+  column: "the rest of its column",
   elsewhere: "all others",
   none: "–",
-  count: (count) => `${count} ${count === 1 ? "patch" : "patches"}`,
   place: (row, column) => `row ${row}, column ${column}`,
-  pair: (place, picked, value) => `The patch in ${place} and the picked one in ${picked}: ${value}.`,
+  pair: (place, picked, value) =>
+    `The patch in ${place} and the picked one in ${picked}: ${value}.`,
   itself: (place) => `The patch in ${place} is the picked one; with itself it is 1.00.`,
   summary: (picked, best, value, groups) =>
-    `Picked: ${picked}. Most like it: ${best} (${value}). ${groups}.`,
+    `Picked: ${picked}. Most like it: ${best} (${value}). On average: ${groups}.`,
   average: (name, value) => `${name} ${value}`,
   numbers: "All numbers as a table",
   caption: (picked) => `Cosine similarity to the patch in ${picked}`,
@@ -110,12 +112,15 @@ async function draw({ state, root, say, theme }) {
     },
   });
   grid.el.classList.add("vit-plain", "vit-values");
-  const read = facts({
-    pointed: words.pointed,
-    ...Object.fromEntries(GROUPS.map((name) => [name, words[name]])),
-  });
+  const read = facts({ pointed: words.pointed });
+  const groups = table({ caption: words.averages, columns: words.columns });
   const numbersPlace = h("div");
-  const numbers = h("details", { ontoggle: listNumbers }, h("summary", {}, words.numbers), numbersPlace);
+  const numbers = h(
+    "details",
+    { ontoggle: listNumbers },
+    h("summary", {}, words.numbers),
+    numbersPlace,
+  );
 
   const shown = () => tables[state.get("table")];
   const place = (cell) =>
@@ -126,7 +131,7 @@ async function draw({ state, root, say, theme }) {
     grid.mark("pointed", cell);
     const picked = state.get("cell");
     read.set({
-      pointed: cell === null ? [words.nowhere, "\u00a0"] : [decimal(cosines[cell]), place(cell)],
+      pointed: cell === null ? [words.none, "\u00a0"] : [decimal(cosines[cell]), place(cell)],
     });
     if (cell === null) say(summary());
     else if (cell === picked) say(words.itself(place(cell)));
@@ -135,10 +140,11 @@ async function draw({ state, root, say, theme }) {
 
   function averages() {
     const { rows, columns } = shown();
-    const groups = around(state.get("cell"), rows, columns);
-    return Object.entries(groups).map(([name, cells]) => {
+    const places = around(state.get("cell"), rows, columns);
+    return Object.entries(places).map(([name, cells]) => {
       const sum = cells.reduce((total, cell) => total + cosines[cell], 0);
-      return { name, cells, text: cells.length ? decimal(sum / cells.length) : words.none };
+      const text = cells.length ? decimal(sum / cells.length) : words.none;
+      return { name: words[name], count: cells.length, text };
     });
   }
 
@@ -148,8 +154,8 @@ async function draw({ state, root, say, theme }) {
     cosines.forEach((value, cell) => {
       if (cell !== picked && value > cosines[best]) best = cell;
     });
-    const groups = averages().filter(({ cells }) => cells.length);
-    const texts = groups.map(({ name, text }) => words.average(words[name], text));
+    const filled = averages().filter(({ count }) => count);
+    const texts = filled.map(({ name, text }) => words.average(name, text));
     if (cosines.length === 1) return words.itself(place(picked));
     return words.summary(place(picked), place(best), decimal(cosines[best]), texts.join(", "));
   }
@@ -177,7 +183,7 @@ async function draw({ state, root, say, theme }) {
     list.set(
       Array.from({ length: rows }, (_, row) => [
         String(row),
-        ...Array.from(cosines.subarray(row * columns, (row + 1) * columns), (value) => decimal(value)),
+        ...[...cosines].slice(row * columns, (row + 1) * columns).map((value) => decimal(value)),
       ]),
     );
     numbersPlace.replaceChildren(list.el);
@@ -192,11 +198,9 @@ async function draw({ state, root, say, theme }) {
     grid.setGrid(rows, columns);
     grid.surface.setAttribute("aria-label", words.board(state.get("table")));
     grid.cursor = pointed ?? picked;
-    grid.mark("picked", picked);
+    grid.mark("compared", picked);
     paintMap();
-    for (const { name, cells, text } of averages()) {
-      read.set({ [name]: [text, words.count(cells.length)] });
-    }
+    groups.set(averages().map(({ name, count, text }) => [name, whole(count), text]));
     listNumbers();
     point(pointed !== null && pointed < rows * columns ? pointed : null);
   }
@@ -212,14 +216,21 @@ async function draw({ state, root, say, theme }) {
         grid.el,
         legend({ label: words.scale, low: "−1", high: "1", scale: "diverging" }).el,
       ),
-      h("div", { class: "vit-stack" }, h("p", { class: "vit-title" }, words.hint), read.el),
+      h(
+        "div",
+        { class: "vit-stack" },
+        h("p", { class: "vit-title" }, words.hint),
+        groups.el,
+        read.el,
+      ),
     ),
     numbers,
   );
   state.on(["table", "cell"], update);
   theme.on(paintMap);
-  if (!(state.get("table") in tables)) throw new Error(words.unknown(state.get("table")));
-  if (!(state.get("cell") < shown().rows * shown().columns)) throw new Error(words.outside(state.get("cell")));
+  const [name, cell] = [state.get("table"), state.get("cell")];
+  if (!(name in tables)) throw new Error(words.unknown(name));
+  if (!(cell < shown().rows * shown().columns)) throw new Error(words.outside(cell));
   update();
 }
 

@@ -146,16 +146,15 @@ _Compared = tuple[NDArray[np.int16], tuple[int, int], int]
 
 
 def _default_tables() -> dict[str, _Compared]:
-    digits = load_digit_model("positions").pos_embed.detach()  # (1, 17, 64)
-    larger = resize_positions(digits, (4, 4), (6, 6))
-    tables = {
-        "digits": _own_table("digits", digits, (4, 4)),
-        "digits resized": _own_table("digits", larger, (6, 6)),
-    }
+    tables: dict[str, _Compared] = {}
     pretrained = load(embedded("pretrained-positions.safetensors"))
     for side, name in [(37, "pretrained"), (16, "pretrained resized")]:
         rows = pretrained[f"{side}x{side}"].numpy()
         tables[name] = rows, (side, side), PRETRAINED_STEPS
+    digits = load_digit_model("positions").state_dict()["pos_embed"]  # (1, 17, 64)
+    tables["digits"] = _own_table("digits", digits, (4, 4))
+    larger = resize_positions(digits, (4, 4), (6, 6))
+    tables["digits resized"] = _own_table("digits resized", larger, (6, 6))
     return tables
 
 
