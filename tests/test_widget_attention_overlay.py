@@ -20,7 +20,7 @@ from widget_page import Held, faults, open_widgets, read_canvas, read_facts, rea
 
 from course_utils.checkpoints import load_digit_model
 from course_utils.data import PHOTOS, LabelledImages
-from course_utils.inspection import attention, cls_maps, patch_maps, rollout
+from course_utils.inspection import attention, patch_maps, rollout
 from course_utils.widgets import AttentionOverlay, PhotoOverlay
 from course_utils.widgets.attention_maps import (
     BLOCKS,
@@ -168,27 +168,26 @@ def test_a_photo_has_what_was_kept_and_says_what_was_not() -> None:
     np.testing.assert_array_equal(widget.row(), expected)
 
 
-@pytest.mark.parametrize("query", ["cls", 9])
-def test_the_figure_tells_the_strongest_patch_upright(query: int | str) -> None:
-    widget = AttentionOverlay(query=query)
-    mean = maps()[7, 1].mean(0)
-    grid = cls_maps(mean, (4, 4))
-    if query == 9:
-        grid = patch_maps(mean, (4, 4))[2, 1]
-    row, column = divmod(int(grid.argmax()), 4)
+@pytest.mark.parametrize(("query", "token"), [("cls", 0), (5, 6)])
+def test_the_figure_tells_the_strongest_patch_upright(
+    query: int | str, token: int
+) -> None:
+    widget = AttentionOverlay(head=2, query=query)
+    row, column = divmod(int(maps()[7, 1, 2, token, 1:].argmax()), 4)
     assert row != column
-    asks = "[CLS]" if query == "cls" else "patch 9"
+    asks = "[CLS]" if query == "cls" else "patch 5"
     alt = widget.figure().alt
     assert f"{asks} asks, trained: from" in alt
     assert f"largest in row {row + 1}, column {column + 1}." in alt
-    assert "random weights: from" in alt
+    assert f"{asks} asks, random weights: from" in alt
 
 
 def test_a_photos_figure_has_room_for_weights_above_the_scale() -> None:
-    figure = PhotoOverlay("rocket", block=0, head=1).figure()
-    top = restore(load_photo_maps("rocket").cls[0, 1])[1:].max()
+    figure = PhotoOverlay("chelsea", block=0, head=0).figure()
+    top = restore(load_photo_maps("chelsea").cls[0, 0])[1:].max()
     assert top > PhotoOverlay.top
-    assert "(block 0, head 1)" in figure.caption
+    assert f"to {top:.3g}," in figure.alt
+    assert "(block 0, head 0)" in figure.caption
 
 
 # In the page
@@ -354,7 +353,7 @@ def test_a_tap_lets_a_patch_ask_and_pointing_reads_its_weight(digit: Held) -> No
     tap(page, 6, 4)
     assert digit.get("query") == 6
     assert_shows_patch(page, 6, maps()[7, 1].mean(0)[7])
-    page.get_by_role("button", name="Let [CLS] ask").click()
+    page.get_by_role("button", name="let it ask").click()
     assert digit.get("query") == "cls"
     assert "[CLS] asks" in page.locator("main").inner_text()
 
@@ -407,7 +406,7 @@ def test_everything_is_reached_by_keys(digit: Held) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
     assert digit.get("random_weights") is True
-    assert page.locator("fieldset:disabled").count() == 2
+    assert page.locator(".vit-choice input:disabled").count() == 7  # blocks and heads
     for key in ("Tab", "Tab", "ArrowRight"):
         page.keyboard.press(key)
     assert digit.get("opacity") == 0.9

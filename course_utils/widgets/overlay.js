@@ -11,7 +11,7 @@ const words = {
   limited: (blocks) =>
     `When a patch asks, this page has the mean of the heads in blocks ${blocks.join(", ")}.`,
   cls: "[CLS]",
-  clsAsks: "Let [CLS] ask",
+  clsAsks: (weight) => `[CLS] ${weight}: let it ask`,
   block: "Block",
   head: "Head",
   mean: "mean",
@@ -80,6 +80,7 @@ export function drawOverlay({ state, root, say }, source) {
   const place = (cell) => [Math.floor(cell / columns), cell % columns];
   let row = null;
   let strongest = 0;
+  let pointed = null; // the patch under the pointer or the keyboard's cursor
 
   const grid = board({
     label: "",
@@ -87,8 +88,9 @@ export function drawOverlay({ state, root, say }, source) {
     rows,
     columns,
     onPoint: (cell) => {
+      pointed = cell;
       grid.mark("place", cell);
-      showPatch(cell);
+      showPatch();
       if (!grid.surface.matches(":focus-visible")) return; // the eye sees the number
       say(cell === null ? sentence() : words.pointed(cell, ...place(cell), row[1 + cell]));
     },
@@ -200,9 +202,9 @@ export function drawOverlay({ state, root, say }, source) {
     return words.summary(shown(), row, strongest, over);
   }
 
-  function showPatch(cell) {
-    const at = cell ?? strongest;
-    const remark = cell === null ? words.strongest(at) : words.place(at, ...place(at));
+  function showPatch() {
+    const at = pointed ?? strongest;
+    const remark = pointed === null ? words.strongest(at) : words.place(at, ...place(at));
     which.set({ patch: [decimal(row[1 + at], 3), remark] });
   }
 
@@ -243,7 +245,7 @@ export function drawOverlay({ state, root, say }, source) {
     hint.textContent = limited ? words.limited(kept.blocks) : words.hint;
     asker.textContent = words.asks(query);
     cls.setAttribute("aria-pressed", query === "cls");
-    cls.setAttribute("aria-label", `${words.clsAsks}: ${decimal(row[0], 3)}`);
+    cls.setAttribute("aria-label", words.clsAsks(decimal(row[0], 3)));
     clsWeight.textContent = decimal(row[0], 3);
     swatch.style.setProperty("--share", Math.min(1, row[0] / top));
     swatch.classList.toggle("vit-over", row[0] > top);
@@ -253,7 +255,7 @@ export function drawOverlay({ state, root, say }, source) {
       patches: decimal(sum - row[0], 3),
       sum: decimal(sum, 2),
     });
-    showPatch(null);
+    showPatch();
     fill();
     return say(sentence());
   }
