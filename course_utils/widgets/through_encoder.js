@@ -36,7 +36,8 @@ const words = {
   },
   back: "Back",
   next: "Next",
-  place: (at, all, group, station) => `${at} of ${all} · ${group}: ${station}`,
+  station: (group, station) => `${group}: ${station}`,
+  place: (at, all, station) => `${at} of ${all} · ${station}`,
   cls: "[CLS]",
   patch: (patch) => `patch ${patch}`,
   tokens: "Choose a token",
@@ -44,12 +45,12 @@ const words = {
   vectors: "The vectors of all tokens",
   help: "Arrow keys look, Enter chooses.",
   read: (token) => `In each patch: what ${token} reads from it, in %`,
-  answers: "In each patch: what the head would answer, reading it now",
+  answers: "In each patch: the head's answer, reading it",
   fromCls: (share) => `[CLS] ${share}`,
-  heat: (token) => `attention of ${token}, mean of the heads`,
+  heat: "attention, mean of the heads",
   heatEnds: ["0", "≥ 40 %"],
-  lens: (token) => `The head's answer, reading ${token} now`,
-  lensBefore: (token) => `The head's answer, reading ${token} before the addition`,
+  lens: (token) => `The head, reading ${token} now`,
+  lensBefore: (token) => `The head, reading ${token} before the addition`,
   vector: (token, count) => `The ${count} numbers of ${token}`,
   numbers: "The numbers of the vector",
   numbersHelp: "Arrow keys go from number to number.",
@@ -71,8 +72,8 @@ const words = {
   none: "–",
   number: (index, count, token, value) =>
     `Number ${index} of ${count} in the vector of ${token}: ${value}.`,
-  reading: (place, token, length, answer, share) =>
-    `${place}, ${token}: length ${length}. The head would say ${answer} (${share}).`,
+  reading: (station, token, length, answer, share) =>
+    `${station}, ${token}: length ${length}, read as ${answer} (${share}).`,
 
   // The walk: one sentence a step. w holds this digit's numbers, see `walk`.
   walk: {
@@ -153,7 +154,7 @@ function stationMap(steps, onInput) {
   const name = freshId();
   const inputs = steps.map((step, index) => {
     const input = h("input", { type: "radio", name, value: index });
-    input.setAttribute("aria-label", `${step.group}: ${words.stations[step.kind]}`);
+    input.setAttribute("aria-label", words.station(step.group, words.stations[step.kind]));
     input.addEventListener("change", () => onInput(index));
     return input;
   });
@@ -196,7 +197,8 @@ async function draw({ state, root, say, theme }) {
   const next = button(words.next, () => go(index() + 1));
   const place = h("p", { class: "vit-title" });
   const sentence = h("p", { role: "status" });
-  const longest = h("p", { class: "vit-ghost", "aria-hidden": "true" }); // keeps room
+  // The longest sentence keeps room for all.
+  const longest = h("p", { class: "vit-ghost", "aria-hidden": "true" });
 
   const pointing = (label, rows, columns, first) => {
     const made = board({
@@ -233,7 +235,7 @@ async function draw({ state, root, say, theme }) {
   tokenBoard.el.style.blockSize = `${0.95 * T}rem`;
   const cls = button(words.cls, () => state.set({ token: 0 }));
   const boardTitle = h("p", { class: "vit-title vit-roomy" });
-  const heatScale = legend({ label: "", low: words.heatEnds[0], high: words.heatEnds[1] });
+  const heatScale = legend({ label: words.heat, low: words.heatEnds[0], high: words.heatEnds[1] });
   const answer = bars({
     caption: words.lens(words.cls),
     labels: Array.from({ length: K }, (_, k) => `${k}`),
@@ -303,8 +305,7 @@ async function draw({ state, root, say, theme }) {
     for (const { stream } of steps) {
       lens[stream] ??= names.map((_, t) => softmax(model.head(vectorOf(stream, t))));
     }
-    const sentences = steps.flatMap((_, at) => names.map((_, t) => walk(at, t)));
-    longest.textContent = sentences.reduce((a, b) => (b.length > a.length ? b : a));
+    longest.textContent = walk(0, 0);
     digits.set(digit);
     patchBoard.paint(digits.pictures[digit]);
     patchBoard.surface.setAttribute("aria-label", words.board(state.get("digits")[digit].label));
@@ -329,8 +330,8 @@ async function draw({ state, root, say, theme }) {
     map.set(at);
     back.disabled = at === 0;
     next.disabled = at === steps.length - 1;
-    const where = words.place(at + 1, steps.length, step.group, words.stations[step.kind]);
-    place.textContent = where;
+    const station = words.station(step.group, words.stations[step.kind]);
+    place.textContent = words.place(at + 1, steps.length, station);
     const said = walk(at, t);
     if (sentence.textContent !== said) sentence.textContent = said;
 
@@ -345,7 +346,6 @@ async function draw({ state, root, say, theme }) {
     );
     patchBoard.mark("chosen", t === 0 ? null : t - 1);
     heatScale.el.style.visibility = read ? "visible" : "hidden";
-    heatScale.el.firstChild.textContent = words.heat(token);
 
     answer.el.caption.textContent = onBranch ? words.lensBefore(token) : words.lens(token);
     answer.set([...answers[t]]);
@@ -365,7 +365,7 @@ async function draw({ state, root, say, theme }) {
           ? words.logits(count)
           : [words.shapes(T, count), words.shapeRemark],
       length: [decimal(lengthNow), words.lengthRemark(decimal(ofStream))],
-      range: words.ranges(decimal(Math.min(...vector)), decimal(Math.max(...vector))),
+      range: words.ranges(decimal(Math.min(...vector), 1), decimal(Math.max(...vector), 1)),
     });
     numbers.textContent = Array.from(vector, (value) => decimal(value)).join("  ");
     listed.set(
@@ -381,7 +381,7 @@ async function draw({ state, root, say, theme }) {
       say(words.number(lookedNumber, count, token, decimal(vector[lookedNumber])));
     } else {
       const share = percent(Math.max(...answers[t]), 0);
-      say(words.reading(where, token, decimal(lengthNow), best(answers[t]), share));
+      say(words.reading(station, token, decimal(lengthNow), best(answers[t]), share));
     }
   }
 
