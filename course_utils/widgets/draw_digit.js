@@ -187,7 +187,8 @@ async function draw({ state, root, say, life }) {
   const models = await Promise.all([loadViT(withPositions), loadViT(withoutPositions)]);
   const { rows, columns, tokens } = models[0].grid;
   const past = []; // what Undo brings back
-  let sentence = "";
+  let sentence = ""; // about the answer
+  let lead = ""; // about the keyboard's pen, while it moves
   let weights = null; // what [CLS] reads from each patch
   let waiting = 0; // a frame in which the model will answer
 
@@ -214,7 +215,10 @@ async function draw({ state, root, say, life }) {
       waiting ||= requestAnimationFrame(answer);
     },
     onEnd: () => change({ drawing: encode(sheet.ink) }),
-    onMove: (y, x, down) => say(`${words.penAt(y, x, down)} ${sentence}`),
+    onMove: (y, x, down) => {
+      lead = `${words.penAt(y, x, down)} `;
+      say(lead + sentence);
+    },
     onUndo: undo,
   });
   const model = choice({
@@ -293,10 +297,11 @@ async function draw({ state, root, say, life }) {
         ),
       ]),
     );
-    say(sentence);
+    say(lead + sentence);
   }
 
   function update() {
+    lead = "";
     const [digit, drawing] = [state.get("digit"), state.get("drawing")];
     which.set(drawing ? null : digit);
     model.set(state.get("positions"));

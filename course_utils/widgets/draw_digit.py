@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 import numpy as np
@@ -142,7 +141,7 @@ class DrawDigit(DigitWidget):
     def _whole(self, proposal: Any) -> str:
         try:
             size = len(base64.b64decode(proposal.value, validate=True))
-        except binascii.Error as error:
+        except ValueError as error:
             raise ValueError(
                 f"drawing is no base64 ({error}); set pixels to an image instead"
             ) from error
