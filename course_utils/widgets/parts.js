@@ -178,6 +178,10 @@ export const decimal = (value, places = 2) => {
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 };
 
+/** Write how many times as much: "16 ×", "0.25 ×". */
+export const times = (ratio) =>
+  `${ratio >= 10 ? whole(ratio) : Number(ratio.toPrecision(2))} ×`;
+
 /** Write a share of one as a percentage. */
 export const percent = (value, places = 1) => `${(100 * value).toFixed(places)} %`;
 

@@ -1,5 +1,5 @@
 // Chapter 1: what a larger or a smaller patch costs. Python: patch_size.py.
-import { board, choice, facts, h, paint, readPicture, slider, whole, widget } from "./parts.js";
+import { board, choice, facts, h, paint, readPicture, slider, times, whole, widget } from "./parts.js";
 
 const words = {
   title: "Patch size",
@@ -38,12 +38,6 @@ function divisors(height, width) {
     if (height % P === 0 && width % P === 0) all.push(P);
   }
   return all;
-}
-
-/** "16 ×", "¼ ×" as a reader would say it: how many times as much. */
-function times(ratio) {
-  if (ratio >= 10) return `${whole(ratio)} ×`;
-  return `${Number(ratio.toPrecision(2))} ×`;
 }
 
 async function draw({ state, root, say }) {

@@ -107,8 +107,9 @@ async function draw({ state, root, say, theme }) {
     columns: 1,
     onPoint: point,
     onPick: (cell) => {
-      state.set({ cell });
-      point(cell);
+      pointed = cell;
+      if (cell === state.get("cell")) point(cell);
+      else state.set({ cell });
     },
   });
   grid.el.classList.add("vit-plain", "vit-values");
