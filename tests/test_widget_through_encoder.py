@@ -284,7 +284,7 @@ def test_a_view_can_end_and_begin_again(held: Held) -> None:
 def test_nothing_is_wrong_with_the_page(
     browser: Browser, tmp_path: Path, width: int, scheme: str
 ) -> None:
-    two = ThroughEncoder(), ThroughEncoder(digit=8, step="blocks.1.attn", token=7)
-    with open_widgets(browser, tmp_path, *two, width=width, scheme=scheme) as seen:
-        seen.page.locator("summary").first.click()
+    widget = ThroughEncoder(digit=8, step="blocks.1.attn", token=7)
+    with open_widgets(browser, tmp_path, widget, width=width, scheme=scheme) as seen:
+        seen.page.locator("summary").click()
         assert faults(seen.page) == []
