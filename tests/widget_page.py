@@ -85,7 +85,10 @@ def read_canvas(page: Page, selector: str) -> NDArray[np.uint8]:
     """The pixels of a canvas, (H, W, 4)."""
     width, height, data = page.locator(selector).first.evaluate("""(canvas) => {
       const { width, height } = canvas;
-      const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+      // From a copy: Chromium warns of a canvas that is read again and again.
+      const copy = new OffscreenCanvas(width, height).getContext("2d");
+      copy.drawImage(canvas, 0, 0);
+      const { data } = copy.getImageData(0, 0, width, height);
       let text = "";
       for (let i = 0; i < data.length; i += 4096) {
         text += String.fromCharCode(...data.subarray(i, i + 4096));
