@@ -16,6 +16,16 @@ const words = {
     num_classes: "Classes K",
     in_chans: "Colour channels C",
   },
+  short: {
+    img_size: "image side",
+    patch_size: "P",
+    embed_dim: "D",
+    depth: "L",
+    num_heads: "A",
+    mlp_ratio: "MLP",
+    num_classes: "K",
+    in_chans: "C",
+  },
   formats: {
     img_size: (side) => `${side} pixels`,
     patch_size: (P) => `${P} pixels`,
@@ -28,7 +38,7 @@ const words = {
     tokens: "tokens",
     pairs: "pairs of tokens",
     weights: "memory of the weights",
-    activations: "memory to train, an image",
+    activations: "activations an image",
   },
   grid: (side) => `${side} × ${side} patches and [CLS]`,
   maps: (A, L) => `in each of ${A} × ${L} attention maps`,
@@ -70,9 +80,10 @@ const words = {
     `${tokens} tokens. The MLPs hold ${mlp} of the parameters; attention’s products, which ` +
     `hold none, do ${products} of the arithmetic.`,
   changed: (name, changes, { parameters, multiplyAdds, tokens, pairs }) =>
-    `${name} with ${changes}: against ${name} ${parameters} the parameters, ` +
-    `${multiplyAdds} the multiply-adds, ${tokens} the tokens, ${pairs} the pairs.`,
-  change: (name, value) => `${name} ${value}`,
+    `${name} with ${changes}: ${parameters.join(" parameters, ")} those of ${name}; ` +
+    `${multiplyAdds.join(" multiply-adds, ")}; ${tokens.join(" tokens, ")}; ` +
+    `${pairs.join(" pairs, ")}.`,
+  change: (name, value) => `${name} = ${value}`,
 };
 
 const SIZES = Object.keys(words.sizes);
@@ -174,6 +185,7 @@ function draw({ state, root, say }) {
   const parameters = stack(words.where.parameters);
   const arithmetic = stack(words.where.multiplyAdds);
   const list = table({ caption: words.caption, columns: words.columns });
+  list.el.classList.add("vit-figures");
   const controls = Object.fromEntries(SIZES.map((name) => [name, { place: h("div"), own: [] }]));
 
   function choose(name, value) {
@@ -238,13 +250,16 @@ function draw({ state, root, say }) {
     }
     const before = costsOf(presets[base]);
     const changes = changesFrom(base, sizes).map((name) =>
-      words.change(words.sizes[name], (words.formats[name] ?? String)(sizes[name])),
+      words.change(words.short[name], (words.formats[name] ?? String)(sizes[name])),
     );
+    const against = (now, was, text) => [text, times(now / was)];
+    const cost = (what) =>
+      against(total[what], before.total[what], short(total[what], words.thousands));
     return words.changed(base, changes.join(", "), {
-      parameters: times(total.parameters / before.total.parameters),
-      multiplyAdds: times(total.multiplyAdds / before.total.multiplyAdds),
-      tokens: times(T / before.T),
-      pairs: times((T / before.T) ** 2),
+      parameters: cost("parameters"),
+      multiplyAdds: cost("multiplyAdds"),
+      tokens: against(T, before.T, whole(T)),
+      pairs: against(T ** 2, before.T ** 2, whole(T ** 2)),
     });
   }
 

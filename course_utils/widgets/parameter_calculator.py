@@ -25,7 +25,7 @@ SIZES = (
 )
 LARGEST = 2**53  # a page counts exactly up to here
 
-_GROUPS = {
+GROUPS = {
     "patch embedding": ("patch_embed",),
     "[CLS]": ("cls_token",),
     "positions": ("pos_embed",),
@@ -35,6 +35,7 @@ _GROUPS = {
     "LayerNorm": ("block.norm1", "block.norm2", "norm"),
     "head": ("head",),
 }
+"""The parts as the page names them → those of `counting.count`."""
 
 
 def _sizes(config: ViTConfig) -> dict[str, Any]:
@@ -141,19 +142,16 @@ class ParameterCalculator(CourseWidget):
     def figure(self) -> Figure:
         """Draw where the parameters are."""
         costs = self.costs
-        config = self.config
         parts = {
-            name: _parameters(costs, parts) / 1e6 for name, parts in _GROUPS.items()
+            name: _parameters(costs, parts) / 1e6 for name, parts in GROUPS.items()
         }
         return plots.plot_bars(
             {name: value for name, value in parts.items() if value},
             xlabel="parameters, in millions",
-            caption=f"{costs.parameters:,} parameters and {costs.multiply_adds:,} "
-            f"multiply-adds an image: {self.img_size}×{self.img_size} pixels in "
-            f"patches of {self.patch_size}×{self.patch_size}, {config.num_tokens} tokens, "
-            f"{self.embed_dim} wide, {self.depth} blocks, {self.num_heads} heads. On "
-            "the course's site and in a notebook this figure answers: choose other "
-            "sizes.",
+            caption=f"{costs.caption}. {costs.parameters:,} parameters and "
+            f"{costs.multiply_adds:,} multiply-adds in {self.depth} blocks with "
+            f"{self.num_heads} heads. On the course's site and in a notebook this "
+            "figure answers: choose other sizes.",
         )
 
 
