@@ -481,8 +481,8 @@ def test_results_are_the_callers_own(engine: Engine, digits: Tensor) -> None:
       const second = model.forward(b, { record: true });
       const after = await flat(first);
       for (const part of [second.logits, second.attention[0]]) part.fill(9);
-      const kept = ["logits", "blocks.0.attn.weights"].map((key) => second.record[key].data);
-      const shared = kept.some((data) => data[0] === 9);
+      const names = ["logits", "blocks.0.attn.weights"];
+      const shared = names.some((name) => second.record[name].data[0] === 9);
       for (const { data } of Object.values(second.record)) data.fill(9);
       return [shared, before, after, await flat(model.forward(a, { record: true }))];
     }"""
