@@ -89,7 +89,7 @@ def quantise(weights: Any) -> NDArray[np.uint8]:
 
 def restore(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Turn what `quantise` gave into weights again, float32."""
-    return (codes.astype(np.float32) / LEVELS) ** 2
+    return np.square(codes.astype(np.float32) / np.float32(LEVELS))
 
 
 def pack(*codes: NDArray[np.uint8]) -> str:
