@@ -91,7 +91,7 @@ def test_two_on_a_page_keep_their_own_state_and_share_their_files(
 ) -> None:
     with open_widgets(browser, tmp_path, kind(), kind()) as seen:
         ids = seen.page.evaluate(
-            "[...document.querySelectorAll('[id]')].map(e => e.id)"
+            "[...document.querySelectorAll('.vit-widget [id]')].map(e => e.id)"
         )
         assert len(ids) == len(set(ids))
         names = seen.page.evaluate("""() =>
