@@ -352,6 +352,7 @@ def test_the_keyboard_draws_too(held: Held) -> None:
     page.keyboard.press("Space")
     settle(page)
     assert best(page) == "1"
+    assert read_out(page).startswith("Pen up at row 22, column 15.")
     page.keyboard.press("Control+z")
     assert shares(page) == ["–"] * 10
 

@@ -29,16 +29,19 @@ const words = {
   corner: "row",
   column: (column) => `column ${column + 1}`,
   remark:
-    "The model learned from 6,000 digits in other people's hands. Yours may fool it, and it may be sure of itself all the same.",
-  empty: "Nothing is drawn, so there is no answer. Draw a digit, or take one from the row above.",
+    "The model learned from 6,000 digits in other people's hands. Yours may fool it, and it " +
+    "may be sure of itself all the same.",
+  empty: "Nothing is drawn, so there is no answer. Draw a digit, or take one from above.",
   none: "–",
   penAt: (y, x, down) => `Pen ${down ? "down" : "up"} at row ${y + 1}, column ${x + 1}.`,
   patch: (cell, row, column, weight) =>
-    `Patch ${cell} (row ${row + 1}, column ${column + 1}) gets ${decimal(weight)} of the attention of [CLS].`,
+    `Patch ${cell} (row ${row + 1}, column ${column + 1}) gets ${decimal(weight)} ` +
+    "of the attention of [CLS].",
   summary: (positions, [first, second], most, own) =>
     `${positions ? "With" : "Without"} positions the model reads a ${first.label} ` +
     `(${percent(first.share)}), or else a ${second.label} (${percent(second.share)}). ` +
-    `[CLS] attends most to patch ${most.cell} (${decimal(most.weight)}) and keeps ${decimal(own)} for itself.`,
+    `[CLS] attends most to patch ${most.cell} (${decimal(most.weight)}) ` +
+    `and keeps ${decimal(own)} for itself.`,
 };
 
 const SIDE = 28; // pixels
@@ -70,11 +73,12 @@ function stroke(ink, from, to) {
  * A surface to draw on by mouse, finger or keyboard.
  *
  * @param {{life: AbortSignal, onInk: function, onEnd: function, onMove: function,
- *   onUndo: function}} options - onInk is called as ink is added, onEnd when a stroke has
- *   ended, onMove(y, x, down) as the keyboard's pen moves.
+ *   onRest: function, onUndo: function}} options - onInk is called as ink is added, onEnd
+ *   when a stroke has ended, onMove(y, x, down) as the keyboard's pen moves, onRest when
+ *   that pen is left for another or for good.
  * @returns {{el: Element, set: function, ink: Uint8Array}} set shows a drawing.
  */
-function paper({ life, onInk, onEnd, onMove, onUndo }) {
+function paper({ life, onInk, onEnd, onMove, onRest, onUndo }) {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const pen = h("div", { class: "vit-pen" });
   const describedBy = freshId();
@@ -113,6 +117,10 @@ function paper({ life, onInk, onEnd, onMove, onUndo }) {
     showPen();
     onEnd();
   };
+  const rest = () => {
+    lift();
+    onRest();
+  };
   const placeOf = ({ clientX, clientY }) => {
     const box = surface.getBoundingClientRect();
     const x = ((clientX - box.left) / box.width) * SIDE;
@@ -127,7 +135,7 @@ function paper({ life, onInk, onEnd, onMove, onUndo }) {
   const listen = (name, listener) => surface.addEventListener(name, listener, { signal: life });
   listen("pointerdown", (event) => {
     if (pointer !== null || event.button > 0) return;
-    lift();
+    rest();
     pointer = event.pointerId;
     surface.setPointerCapture(pointer);
     last = placeOf(event);
@@ -146,7 +154,7 @@ function paper({ life, onInk, onEnd, onMove, onUndo }) {
   });
   listen("pointerup", end);
   listen("pointercancel", end);
-  listen("blur", lift);
+  listen("blur", rest);
   listen("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") {
       event.preventDefault();
@@ -219,6 +227,7 @@ async function draw({ state, root, say, life }) {
       lead = `${words.penAt(y, x, down)} `;
       say(lead + sentence);
     },
+    onRest: () => (lead = ""),
     onUndo: undo,
   });
   const model = choice({
@@ -243,8 +252,9 @@ async function draw({ state, root, say, life }) {
     onPoint: (cell) => {
       input.mark("patch", weights && cell);
       if (!weights) return;
-      const place = [Math.floor(cell / columns), cell % columns];
-      say(cell === null ? sentence : `${words.patch(cell, ...place, weights[cell])} ${sentence}`);
+      const [row, column] = [Math.floor(cell / columns), cell % columns];
+      const told = cell === null ? "" : `${words.patch(cell, row, column, weights[cell])} `;
+      say(told + sentence);
     },
   });
   input.setGrid(rows, columns);
@@ -256,7 +266,10 @@ async function draw({ state, root, say, life }) {
   });
   const numbers = table({
     caption: words.table,
-    columns: [words.corner, ...Array.from({ length: columns }, (_, column) => words.column(column))],
+    columns: [
+      words.corner,
+      ...Array.from({ length: columns }, (_, column) => words.column(column)),
+    ],
   });
 
   /** Let the model read what is on the paper, and show what it says. */
@@ -301,12 +314,12 @@ async function draw({ state, root, say, life }) {
   }
 
   function update() {
-    lead = "";
     const [digit, drawing] = [state.get("digit"), state.get("drawing")];
     which.set(drawing ? null : digit);
     model.set(state.get("positions"));
     attention.set(state.get("show_attention"));
-    sheet.set(drawing ? decode(drawing) : which.pixels[digit].map((share) => Math.round(255 * share)));
+    const grey = (share) => Math.round(255 * share);
+    sheet.set(drawing ? decode(drawing) : which.pixels[digit].map(grey));
     answer();
   }
 
@@ -333,7 +346,12 @@ async function draw({ state, root, say, life }) {
         h(
           "div",
           { class: "vit-pair" },
-          h("div", { class: "vit-stack vit-close" }, h("p", { class: "vit-title" }, words.gets), input.el),
+          h(
+            "div",
+            { class: "vit-stack vit-close" },
+            h("p", { class: "vit-title" }, words.gets),
+            input.el,
+          ),
           classes.el,
         ),
         model.el,

@@ -45,7 +45,9 @@ def as_mnist(drawing: NDArray[np.uint8]) -> NDArray[np.uint8]:
     box = drawing[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     scale = BOX / max(box.shape)
     h, w = (max(1, _rounded(side * scale)) for side in box.shape)
-    ink = Image.fromarray(box.astype(np.float32)).resize((w, h), Image.BILINEAR)
+    ink = Image.fromarray(box.astype(np.float32)).resize(
+        (w, h), Image.Resampling.BILINEAR
+    )
     scaled = np.floor(np.asarray(ink) + 0.5)
     corner = []
     for size, positions in zip((h, w), np.indices((h, w)), strict=True):

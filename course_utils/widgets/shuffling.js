@@ -11,7 +11,9 @@ const ROUNDING = 1e-4; // far above float32's rounding, far below any real chang
 const words = {
   title: "Shuffling the patches",
   image: (label) => `A ${label}, cut into 16 patches`,
-  help: "Arrow keys move from place to place. Enter picks a patch; Enter at another place swaps the two. Escape lets go.",
+  help:
+    "Arrow keys move from place to place. Enter picks a patch; Enter at another place swaps " +
+    "the two. Escape lets go.",
   hint: "Tap one patch, then another, to swap the two.",
   swap: (patch) => `Patch ${patch} is picked: tap another to swap the two.`,
   shuffle: "Shuffle",
@@ -28,7 +30,9 @@ const words = {
     `The ${label} lies in order. Shuffle it: which of the two models will notice?`,
   verdict: ({ says, said, change }) =>
     `${says === said ? `still ${says}` : `${says}, no longer ${said}`}, ` +
-    `${change > ROUNDING ? `a logit moved by ${decimal(change)}` : "the change is 0, up to rounding"}`,
+    (change > ROUNDING
+      ? `a logit moved by ${decimal(change)}`
+      : "the change is 0, up to rounding"),
   summary: (moved, first, second) =>
     `${moved} of 16 patches are out of place. ` +
     `With positions: ${words.verdict(first)}. Without: ${words.verdict(second)}.`,
