@@ -186,6 +186,12 @@ async function draw({ state, root, say, theme }) {
     ),
   );
   const numbers = table({ caption: words.allNumbers, columns: words.columns });
+  const asText = h(
+    "details",
+    { ontoggle: () => update() },
+    h("summary", {}, words.allNumbers),
+    numbers.el,
+  );
   const scale = (name, max) =>
     legend({ label: name, low: words.low(max), high: words.high(max), scale: "diverging" }).el;
 
@@ -235,14 +241,16 @@ async function draw({ state, root, say, theme }) {
       cell.classList.toggle("vit-chosen", k === patch);
     });
     convolution.textContent = words.convolutionText(filter, patch, round(slid[patch]));
-    numbers.set(
-      Array.from(pixels, (value, i) => [
-        `${i}`,
-        `${Math.floor(i / P)}`,
-        `${i % P}`,
-        ...[value, filters[filter][i], products[i]].map(round),
-      ]),
-    );
+    if (asText.open) {
+      numbers.set(
+        Array.from(pixels, (value, i) => [
+          `${i}`,
+          `${Math.floor(i / P)}`,
+          `${i % P}`,
+          ...[value, filters[filter][i], products[i]].map(round),
+        ]),
+      );
+    }
     const i = looked.pixel;
     if (i === null) {
       say(words.summary(patch, filter, round(sum), round(bias), round(vector[filter])));
@@ -298,7 +306,7 @@ async function draw({ state, root, say, theme }) {
       map,
       h("div", { class: "vit-stack" }, title(words.convolution), convolution),
     ),
-    h("details", {}, h("summary", {}, words.allNumbers), numbers.el),
+    asText,
   );
   state.on(["digit", "patch", "filter"], start);
   theme.on(() => {

@@ -181,7 +181,7 @@ async function draw({ state, root, say, theme }) {
 
   const names = Array.from({ length: T }, (_, t) => (t === 0 ? words.cls : `${t - 1}`));
 
-  // All that one digit gives; it is worked out when the digit changes.
+  // All that one digit gives: the model's intermediates, and the head's answers to them.
   let record, lens;
   let looked = null; // the token under the pointer or the keyboard, before it is chosen
   let lookedNumber = null;
@@ -251,6 +251,14 @@ async function draw({ state, root, say, theme }) {
     columns: [...words.columns, words.columnRead],
   });
 
+  const asText = h(
+    "details",
+    { ontoggle: () => update() },
+    h("summary", {}, words.details),
+    numbers,
+    listed.el,
+  );
+
   /** Token t's vector at a step. The head's are its ten logits, whoever is read. */
   function vectorAt(step, t) {
     if (step.name === "logits") return model.head(vectorOf(step.stream, t));
@@ -259,6 +267,12 @@ async function draw({ state, root, say, theme }) {
   function vectorOf(name, t) {
     const { data, shape } = record[name];
     return data.subarray(t * shape[1], (t + 1) * shape[1]);
+  }
+
+  /** What the head would answer, reading each token at a state of the stream. */
+  function answersAt(stream) {
+    lens[stream] ??= names.map((_, t) => softmax(model.head(vectorOf(stream, t))));
+    return lens[stream];
   }
 
   /** How much token t reads from each token in a block: the mean of the heads. */
@@ -277,7 +291,7 @@ async function draw({ state, root, say, theme }) {
     const previous = steps[Math.max(0, at - 1)];
     const vector = vectorAt(step, t);
     const stream = vectorOf(previous.stream, t);
-    const [now, then] = [lens[step.stream][t], lens[previous.stream][t]];
+    const [now, then] = [step, previous].map((each) => answersAt(each.stream)[t]);
     const read = step.kind === "attn" ? reads(step.block, t) : null;
     return words.walk[step.kind]({
       isCls: t === 0,
@@ -297,14 +311,11 @@ async function draw({ state, root, say, theme }) {
     });
   }
 
-  /** Run the model on the digit; read every state of the stream with the head. */
+  /** Run the model on the digit. */
   function run() {
     const digit = state.get("digit");
     ({ record } = model.forward(digits.pixels[digit], { record: true }));
     lens = {};
-    for (const { stream } of steps) {
-      lens[stream] ??= names.map((_, t) => softmax(model.head(vectorOf(stream, t))));
-    }
     longest.textContent = walk(0, 0);
     digits.set(digit);
     patchBoard.paint(digits.pictures[digit]);
@@ -324,7 +335,7 @@ async function draw({ state, root, say, theme }) {
       tokenBoard.cursor = t;
     }
     const read = step.kind === "attn" ? reads(step.block, t) : null;
-    const answers = lens[step.stream];
+    const answers = answersAt(step.stream);
     const onBranch = ["norm1", "attn", "norm2", "mlp"].includes(step.kind);
 
     map.set(at);
@@ -367,16 +378,18 @@ async function draw({ state, root, say, theme }) {
       length: [decimal(lengthNow), words.lengthRemark(decimal(ofStream))],
       range: words.ranges(decimal(Math.min(...vector), 1), decimal(Math.max(...vector), 1)),
     });
-    numbers.textContent = Array.from(vector, (value) => decimal(value)).join("  ");
-    listed.set(
-      all.map((values, each) => [
-        nameOf(each),
-        decimal(norm(values)),
-        `${best(answers[each])}`,
-        percent(Math.max(...answers[each]), 0),
-        read ? percent(read[each]) : words.none,
-      ]),
-    );
+    if (asText.open) {
+      numbers.textContent = Array.from(vector, (value) => decimal(value)).join("  ");
+      listed.set(
+        all.map((values, each) => [
+          nameOf(each),
+          decimal(norm(values)),
+          `${best(answers[each])}`,
+          percent(Math.max(...answers[each]), 0),
+          read ? percent(read[each]) : words.none,
+        ]),
+      );
+    }
     if (lookedNumber !== null && lookedNumber < count) {
       say(words.number(lookedNumber, count, token, decimal(vector[lookedNumber])));
     } else {
@@ -416,7 +429,7 @@ async function draw({ state, root, say, theme }) {
       legend({ label: words.scale, low, high, scale: "diverging" }).el,
     ),
     sizes.el,
-    h("details", {}, h("summary", {}, words.details), numbers, listed.el),
+    asText,
   );
   state.on(["digit"], run);
   state.on(["step", "token"], () => {
