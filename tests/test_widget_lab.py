@@ -71,9 +71,13 @@ def _address(home: Path, server: subprocess.Popen[bytes]) -> str:
 def run_cell(page: Page, index: int) -> str:
     """Run a cell of the notebook, wait for it, and return the text of its output."""
     cell = page.locator(".jp-Notebook .jp-CodeCell").nth(index)
-    cell.locator(".cm-content").click()
-    page.keyboard.press("Control+Enter")
     prompt = cell.locator(".jp-InputArea-prompt")
+    for _ in range(10):  # while JupyterLab is still starting, it may miss a key
+        cell.locator(".cm-content").click()
+        page.keyboard.press("Control+Enter")
+        page.wait_for_timeout(1000)
+        if prompt.inner_text() != "[ ]:":
+            break
     expect(prompt).to_have_text(re.compile(r"\[\d+\]"), timeout=120_000)
     return "\n".join(cell.locator(".jp-OutputArea-output").all_inner_texts())
 
