@@ -124,6 +124,8 @@ def test_the_control_is_another_model_and_its_row_sums_to_one_too() -> None:
     control = widget.row(random_weights=True)
     assert control.sum().item() == pytest.approx(1, abs=1e-5)
     assert (control - widget.row()).abs().max() > 0.1
+    exact = widget._maps["random"].numpy()
+    assert np.abs(restore(quantise(exact)) - exact).max() < 0.002  # as the page says
     widget.random_weights = True
     assert torch.equal(widget.row(), control)
 

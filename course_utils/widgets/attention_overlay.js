@@ -7,6 +7,9 @@ import { digitChoice, widget } from "./parts.js";
 const words = {
   title: "Attention over a digit",
   name: (label) => `a ${label}`,
+  note:
+    "The trained model runs here. Random weights: the same model with weights drawn anew, " +
+    "computed beforehand and right to 0.002.",
 };
 
 /**
@@ -72,6 +75,7 @@ async function draw({ state, root, say }) {
       heads: A,
       top: 0.5,
       kept: null,
+      note: words.note,
       controls: [which.el],
       traits: ["digit"],
       picture() {

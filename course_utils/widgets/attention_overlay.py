@@ -31,6 +31,7 @@ from course_utils.widgets.digits import DigitWidget, within
 from course_utils.widgets.pictures import as_picture
 
 SEED = 0  # of the random control
+VIT = "a pretrained ViT of DINOv2-small's shape, fine-tuned by its author"
 
 
 class Overlay(CourseWidget):
@@ -111,7 +112,7 @@ class Overlay(CourseWidget):
             raise ValueError(f"opacity is {proposal.value}; give 0 to 1")
         return round(proposal.value, 1)
 
-    def _draw(self, image: Tensor, what: str) -> Figure:
+    def _draw(self, image: Tensor, what: str, model: str) -> Figure:
         """Draw the map that is shown beside that of the control, on one scale."""
         rows = torch.stack(
             [self.row(random_weights=random) for random in (False, True)]
@@ -131,9 +132,9 @@ class Overlay(CourseWidget):
             [f"{asks} asks, trained", f"{asks} asks, random weights"],
             vmax=max(self.top, float(rows[:, 1:].max())),
             columns=2,
-            caption=f"What {asks} reads from the patches of {what} ({which}). From "
-            f"[CLS] it reads {own[0]:.2f}, and with random weights {own[1]:.2f}: with "
-            "the patches that makes one. On the course's site and in a notebook this "
+            caption=f"What {asks} reads from the patches of {what}, in {model} "
+            f"({which}). From [CLS] it reads {own[0]:.3f}, and with random weights "
+            f"{own[1]:.3f}: with the patches that makes one. On the course's site and in a notebook this "
             "figure lets you choose who asks, the block and the head.",
         )
 
@@ -217,7 +218,7 @@ class AttentionOverlay(Overlay, DigitWidget):
 
     def figure(self) -> Figure:
         """Draw the map that is shown beside that of the control."""
-        return self._draw(self.image, f"a test digit, a {self.label}")
+        return self._draw(self.image, f"a digit, a {self.label}", "the digit model")
 
 
 class PhotoOverlay(Overlay):
@@ -317,4 +318,4 @@ class PhotoOverlay(Overlay):
 
     def figure(self) -> Figure:
         """Draw the map that is shown beside that of the control."""
-        return self._draw(self._image, f"the photo {self.photo['name']!r}")
+        return self._draw(self._image, f"the photo {self.photo['name']!r}", VIT)
