@@ -70,8 +70,8 @@ export function meanRow(rows) {
  * @param {object} view - state, root and say, as `widget` gives them.
  * @param {object} source - whose attention it is:
  *   rows, columns: of the grid. blocks, heads: how many. top: the weight that has the full
- *   colour. note: what the numbers are. controls: elements to put in front. traits: names of further traits that change
- *   the picture. picture(): { name, pixels, smooth }. row({ block, head, query, rollout,
+ *   colour. note: what the numbers are. controls: elements to put in front. traits: names of
+ *   further traits that change the picture. picture(): { name, pixels, smooth }. row({ block, head, query, rollout,
  *   random }): the T weights, [CLS] first. kept: null if every row can be had, otherwise
  *   { queries, blocks }: which patches can ask, and where, as the mean of the heads.
  */
