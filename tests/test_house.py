@@ -455,8 +455,7 @@ def test_colab_keeps_its_own_versions() -> None:
     # What its image has; anywidget alone is added.
     colab = {
         "huggingface-hub", "matplotlib", "numpy", "pillow", "safetensors", "torch",
-        "tqdm",
-    }  # fmt: skip
+        "tqdm", "traitlets"}  # fmt: skip
     wanted = [Requirement(text) for text in project()["dependencies"]]
     assert {canonicalize_name(one.name) for one in wanted} <= colab | {"anywidget"}
     for one in wanted:

@@ -229,7 +229,7 @@ def test_a_click_follows_another_token(held: Held) -> None:
     assert held.get("token") == 16
     page.get_by_role("button", name="[CLS]").click()
     assert held.get("token") == 0
-    page.get_by_role("radio", name="Block 2: MLP").check()
+    page.get_by_role("radio", name="Block 1: MLP").check()
     assert held.get("step") == "blocks.1.mlp"
     page.get_by_role("radio", name="7", exact=True).check()
     assert held.get("digit") == 7

@@ -21,7 +21,7 @@ import weights from "./digits-positions.safetensors";
 const words = {
   title: "Through the encoder",
   steps: "Step",
-  groups: { input: "Input", block: (i) => `Block ${i + 1}`, output: "Output" },
+  groups: { input: "Input", block: (i) => `Block ${i}`, output: "Output" },
   stations: {
     cls: "embed",
     tokens: "+ position",

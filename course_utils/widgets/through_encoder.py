@@ -88,6 +88,6 @@ class ThroughEncoder(DigitWidget):
             x=range(len(STREAM)),
             caption=f"What the head would answer for a {self.label} if it read {who} "
             "so early: 0 embedded, 1 with its position, 2 and 3 after attention and "
-            "MLP of block 1, 4 and 5 of block 2. On the course's site and in a "
+            "MLP of block 0, 4 and 5 of block 1. On the course's site and in a "
             "notebook this figure answers: go from step to step.",
         )
