@@ -16,7 +16,7 @@ from course_utils import plots
 from course_utils.checkpoints import load_digit_model
 from course_utils.data import LabelledImages, load_photo
 from course_utils.figures import Figure
-from course_utils.inspection import attention, cls_maps, random_control, rollout
+from course_utils.inspection import attention, random_control, rollout
 from course_utils.widgets.attention_maps import (
     BLOCKS,
     QUERIES,
@@ -127,15 +127,14 @@ class Overlay(CourseWidget):
         own = rows[:, 0].tolist()
         return plots.show_attention(
             torch.stack([image, image]),
-            # The other rows of the maps are not shown.
-            cls_maps(rows[:, None].expand(-1, rows.shape[-1], -1), self.grid),
+            rows[:, 1:].unflatten(-1, self.grid),  # (2, h, w)
             [f"{asks} asks, trained", f"{asks} asks, random weights"],
             vmax=max(self.top, float(rows[:, 1:].max())),
             columns=2,
             caption=f"What {asks} reads from the patches of {what}, in {model} "
             f"({which}). From [CLS] it reads {own[0]:.3f}, and with random weights "
-            f"{own[1]:.3f}: with the patches that makes one. On the course's site and in a notebook this "
-            "figure lets you choose who asks, the block and the head.",
+            f"{own[1]:.3f}: with the patches that makes one. On the course's site and "
+            "in a notebook this figure lets you choose who asks, the block and the head.",
         )
 
 

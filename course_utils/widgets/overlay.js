@@ -71,9 +71,10 @@ export function meanRow(rows) {
  * @param {object} source - whose attention it is:
  *   rows, columns: of the grid. blocks, heads: how many. top: the weight that has the full
  *   colour. note: what the numbers are. controls: elements to put in front. traits: names of
- *   further traits that change the picture. picture(): { name, pixels, smooth }. row({ block, head, query, rollout,
- *   random }): the T weights, [CLS] first. kept: null if every row can be had, otherwise
- *   { queries, blocks }: which patches can ask, and where, as the mean of the heads.
+ *   further traits that change the picture. picture(): { name, pixels, smooth }.
+ *   row({ block, head, query, rollout, random }): the T weights, [CLS] first. kept: null if
+ *   every row can be had, otherwise { queries, blocks }: which patches can ask, and where,
+ *   as the mean of the heads.
  */
 export function drawOverlay({ state, root, say }, source) {
   const { rows, columns, blocks, heads, top, kept } = source;
