@@ -134,7 +134,7 @@ class Overlay(CourseWidget):
             caption=f"What {asks} reads from the patches of {what}, in {model} "
             f"({which}). From [CLS] it reads {own[0]:.3f}, and with random weights "
             f"{own[1]:.3f}: with the patches that makes one. On the course's site and "
-            "in a notebook this figure lets you choose who asks, the block and the head.",
+            "in a notebook this figure lets you choose who asks, block and head.",
         )
 
 
