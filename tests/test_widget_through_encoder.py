@@ -9,7 +9,15 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Page
 from torch import Tensor
-from widget_page import Held, faults, open_widgets, read_canvas, read_facts, read_out
+from widget_page import (
+    Held,
+    faults,
+    open_table,
+    open_widgets,
+    read_canvas,
+    read_facts,
+    read_out,
+)
 
 from course_utils.checkpoints import load_digit_model
 from course_utils.widgets import ThroughEncoder
@@ -120,7 +128,7 @@ def test_every_step_shows_pytorch_s_vector_and_lens(
 ) -> None:
     page, walk = held.page, Walk(digit)
     held.set(digit=digit, token=token)
-    page.locator("summary").click()
+    open_table(page)
     for step in STEPS:
         held.set(step=step)
         vectors, answers = walk.vectors(step), walk.logits(step).softmax(-1)
@@ -149,7 +157,7 @@ def test_the_table_tells_every_token(held: Held) -> None:
     walk = Walk(4)
     vectors, answers = walk.vectors("blocks.1.attn"), walk.logits("blocks.1.attn")
     reads = walk.reads("blocks.1.attn")[0]
-    held.page.locator("summary").click()
+    open_table(held.page)
     rows = held.page.locator(".vit-table tbody tr").all_inner_texts()
     assert len(rows) == 17
     for t, row in enumerate(rows):

@@ -81,6 +81,12 @@ def read_facts(page: Page) -> dict[str, str]:
       ]))""")
 
 
+def open_table(page: Page) -> None:
+    """Open the table under a widget, if it is not open yet; only then does it fill."""
+    page.locator("details").evaluate("(details) => { details.open = true; }")
+    page.locator("details tbody tr").first.wait_for()
+
+
 def read_canvas(page: Page, selector: str) -> NDArray[np.uint8]:
     """The pixels of a canvas, (H, W, 4)."""
     width, height, data = page.locator(selector).first.evaluate("""(canvas) => {
