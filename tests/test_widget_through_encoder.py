@@ -100,7 +100,7 @@ def test_the_figure_shows_how_the_answer_grows() -> None:
     first, last = (
         walk.logits(name)[0].softmax(-1)[8].item() for name in ("cls", "blocks.1.add2")
     )
-    assert f"A 8: {first:.3g} to {last:.3g}." in figure.alt
+    assert f"An 8: {first:.3g} to {last:.3g}." in figure.alt
     assert "patch 2" in ThroughEncoder(token=3).figure().caption
 
 

@@ -2,11 +2,11 @@
 import weights from "./digits-positions.safetensors";
 import { loadViT } from "./vit.js";
 import { drawOverlay, meanRow, unpackWeights } from "./overlay.js";
-import { digitChoice, widget } from "./parts.js";
+import { aDigit, digitChoice, widget } from "./parts.js";
 
 const words = {
   title: "Attention over a digit",
-  name: (label) => `a ${label}`,
+  name: aDigit,
   note:
     "The trained model runs here. Random weights: the same model with weights drawn anew, " +
     "computed beforehand and right to 0.002.",

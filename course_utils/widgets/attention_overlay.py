@@ -27,7 +27,7 @@ from course_utils.widgets.attention_maps import (
     restore,
 )
 from course_utils.widgets.base import CourseWidget
-from course_utils.widgets.digits import DigitWidget, within
+from course_utils.widgets.digits import DigitWidget, a_digit, within
 from course_utils.widgets.pictures import as_picture
 
 SEED = 0  # of the random control
@@ -217,7 +217,9 @@ class AttentionOverlay(Overlay, DigitWidget):
 
     def figure(self) -> Figure:
         """Draw the map that is shown beside that of the control."""
-        return self._draw(self.image, f"a digit, a {self.label}", "the digit model")
+        return self._draw(
+            self.image, f"a digit, {a_digit(self.label)}", "the digit model"
+        )
 
 
 class PhotoOverlay(Overlay):

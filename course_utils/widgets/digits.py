@@ -22,6 +22,11 @@ def ten_digits() -> LabelledImages:
     return LabelledImages(test.images[chosen], test.labels[chosen])
 
 
+def a_digit(label: int) -> str:
+    """Name a digit in a sentence: "a 7", but "an 8"."""
+    return f"{'an' if label == 8 else 'a'} {label}"
+
+
 class DigitWidget(CourseWidget):
     """A widget that shows one of a few digits.
 

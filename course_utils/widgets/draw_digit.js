@@ -4,8 +4,8 @@ import withoutPositions from "./digits-no-positions.safetensors";
 import { asMnist } from "./mnist.js";
 import { loadViT } from "./vit.js";
 import {
-  bars, board, button, choice, decimal, digitChoice, freshId, greyPicture, h, legend, paint,
-  percent, table, toggle, widget,
+  aDigit, bars, board, button, choice, decimal, digitChoice, freshId, greyPicture, h, legend,
+  paint, percent, table, toggle, widget,
 } from "./parts.js";
 
 const words = {
@@ -38,8 +38,8 @@ const words = {
     `Patch ${cell} (row ${row + 1}, column ${column + 1}) gets ${decimal(weight)} ` +
     "of the attention of [CLS].",
   summary: (positions, [first, second], most, own) =>
-    `${positions ? "With" : "Without"} positions the model reads a ${first.label} ` +
-    `(${percent(first.share)}), or else a ${second.label} (${percent(second.share)}). ` +
+    `${positions ? "With" : "Without"} positions the model reads ${aDigit(first.label)} ` +
+    `(${percent(first.share)}), or else ${aDigit(second.label)} (${percent(second.share)}). ` +
     `[CLS] attends most to patch ${most.cell} (${decimal(most.weight)}) ` +
     `and keeps ${decimal(own)} for itself.`,
 };

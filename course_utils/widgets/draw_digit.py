@@ -16,7 +16,7 @@ from course_utils.checkpoints import load_digit_model
 from course_utils.data import LabelledImages
 from course_utils.figures import Figure
 from course_utils.inspection import attention, cls_maps
-from course_utils.widgets.digits import DigitWidget
+from course_utils.widgets.digits import DigitWidget, a_digit
 
 FIELD = 28  # pixels, a side of MNIST's images
 BOX = 20  # pixels, the longer side of the digits in them
@@ -176,7 +176,7 @@ class DrawDigit(DigitWidget):
         return plots.show_attention(
             image,
             maps,
-            [f"read as a {label.item()}, {p.item():.1%}"],
+            [f"read as {a_digit(int(label))}, {p.item():.1%}"],
             vmax=max(FULL, maps.max().item()),
             caption="A digit, how a trained ViT reads it, and below what its [CLS] "
             "attends to in the last block, mean over heads. On the course's site and "

@@ -91,7 +91,9 @@
       // The figure stays, and the reader learns why nothing moves.
       live.setAttribute("role", "alert");
       live.style.cssText = "margin:.75rem 0;padding:.75rem 1rem;border:2px solid currentColor";
-      live.textContent = `This interactive figure could not start. ${error.message} Reload the page to try again.`;
+      live.textContent =
+        `This interactive figure could not start. ${error.message} ` +
+        "Reload the page to try again.";
       slot.append(live);
     }
   }

@@ -130,7 +130,10 @@ function watchTheme(root, life) {
   look();
   const media = matchMedia("(prefers-color-scheme: dark)");
   media.addEventListener("change", look, { signal: life });
-  const attributes = { attributes: true, attributeFilter: ["class", "data-theme", "style", "theme", "data-jp-theme-light"] };
+  const attributes = {
+    attributes: true,
+    attributeFilter: ["class", "style", "theme", "data-theme", "data-jp-theme-light"],
+  };
   const observer = new MutationObserver(look);
   for (const element of [document.documentElement, document.body]) {
     observer.observe(element, attributes);
@@ -152,7 +155,8 @@ function groundIsDark(element) {
       getComputedStyle(at).backgroundColor.match(/[\d.]+/g)?.map(Number) ?? [0, 0, 0, 0];
     if (alpha > 0.5) return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 128;
   }
-  return matchMedia("(prefers-color-scheme: dark)").matches && !document.documentElement.dataset.theme;
+  const asked = document.documentElement.dataset.theme;
+  return !asked && matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
 // Elements and numbers --------------------------------------------------------------------
@@ -184,6 +188,9 @@ export const times = (ratio) =>
 
 /** Write a share of one as a percentage. */
 export const percent = (value, places = 1) => `${(100 * value).toFixed(places)} %`;
+
+/** Name a digit in a sentence: "a 7", but "an 8". */
+export const aDigit = (label) => `${Number(label) === 8 ? "an" : "a"} ${label}`;
 
 let ids = 0;
 /** An id that nobody else on the page has. */
@@ -224,7 +231,12 @@ export function slider({ label, values, value, format = String, onInput }) {
   const step = (sign, by, name) =>
     h(
       "button",
-      { type: "button", class: "vit-step", "aria-label": `${label}: ${name}`, onclick: () => choose(at + by) },
+      {
+        type: "button",
+        class: "vit-step",
+        "aria-label": `${label}: ${name}`,
+        onclick: () => choose(at + by),
+      },
       sign,
     );
   const less = step("−", -1, words.less);
@@ -439,7 +451,10 @@ export function paint(canvas, picture) {
 /** The colour of a number between -1 and 1: blue below zero, orange above, RGB. */
 export function diverging(value, dark) {
   const ground = dark ? [20, 24, 27] : [255, 255, 255];
-  const end = value < 0 ? (dark ? [138, 152, 232] : [62, 80, 158]) : dark ? [240, 147, 91] : [200, 85, 27];
+  const [below, above] = dark
+    ? [[138, 152, 232], [240, 147, 91]]
+    : [[62, 80, 158], [200, 85, 27]];
+  const end = value < 0 ? below : above;
   const share = Math.min(1, Math.abs(value));
   return ground.map((from, i) => Math.round(from + share * (end[i] - from)));
 }

@@ -1,5 +1,7 @@
 // Chapter 1: what a larger or a smaller patch costs. Python: patch_size.py.
-import { board, choice, facts, h, paint, readPicture, slider, times, whole, widget } from "./parts.js";
+import {
+  board, choice, facts, h, paint, readPicture, slider, times, whole, widget,
+} from "./parts.js";
 
 const words = {
   title: "Patch size",
@@ -21,10 +23,12 @@ const words = {
   against: (ratio, P) => `${ratio} of P = ${P}`,
   same: (P) => `P = ${P} is the course's choice`,
   place: (cell, row, column) => `Patch ${whole(cell)}: row ${row}, column ${column}`,
-  numbers: (shown, all) => (shown < all ? `Its first ${shown} of ${whole(all)} numbers` : `All its ${whole(all)} numbers`),
+  numbers: (shown, all) =>
+    shown < all ? `Its first ${shown} of ${whole(all)} numbers` : `All its ${whole(all)} numbers`,
   pixel: "One pixel a token: each holds no more than its colour.",
   summary: (name, P, tokens, values, pairs) =>
-    `${name}, P = ${P}: ${whole(tokens)} ${tokens === 1 ? "patch" : "patches"} of ${whole(values)} numbers, ${whole(pairs)} pairs.`,
+    `${name}, P = ${P}: ${whole(tokens)} ${tokens === 1 ? "patch" : "patches"} ` +
+    `of ${whole(values)} numbers, ${whole(pairs)} pairs.`,
 };
 
 const STRIP = 400; // so many tiles at most: more would be dust

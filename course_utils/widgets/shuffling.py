@@ -13,7 +13,7 @@ from course_utils.checkpoints import load_digit_model
 from course_utils.data import LabelledImages
 from course_utils.figures import Figure
 from course_utils.patches import patchify, unpatchify
-from course_utils.widgets.digits import DigitWidget
+from course_utils.widgets.digits import DigitWidget, a_digit
 
 P = 7  # the digit models' patch, in pixels
 N = 16  # patches: 4 rows of 4
@@ -86,7 +86,8 @@ class Shuffling(DigitWidget):
             images,
             [f"In order: {answers[0]}", f"Shuffled: {answers[1]}"],
             columns=2,
-            alt=f"A test digit, a {self.label}, and its {N} patches in another order.",
+            alt=f"A test digit, {a_digit(self.label)}, and its {N} patches in another "
+            "order.",
             caption="What two trained models read. Shuffling moves the output of the "
             f"model with positions by up to {with_:.1f}, and that of the model without "
             f"by {without:.4f}: it cannot tell the two apart. On the course's site and "

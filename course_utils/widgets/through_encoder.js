@@ -1,6 +1,7 @@
 // Chapter 6: what each step of the model makes of each token, and what the head would
 // answer if it read that token now (the logit lens). Python: through_encoder.py.
 import {
+  aDigit,
   bars,
   board,
   button,
@@ -41,7 +42,7 @@ const words = {
   cls: "[CLS]",
   patch: (patch) => `patch ${patch}`,
   tokens: "Choose a token",
-  board: (label) => `The patches of a ${label}`,
+  board: (label) => `The patches of ${aDigit(label)}`,
   vectors: "The vectors of all tokens",
   help: "Arrow keys look, Enter chooses.",
   read: (token) => `In each patch: what ${token} reads from it, in %`,
@@ -115,9 +116,10 @@ const words = {
     logits: (w) =>
       w.isCls
         ? `The head turns the 64 numbers of [CLS] into ten, one a class. The largest is ` +
-          `${w.top}; softmax makes ${w.share} of it: a ${w.answer}. The digit is a ${w.label}.`
+          `${w.top}; softmax makes ${w.share} of it: ${aDigit(w.answer)}. ` +
+          `The digit is ${aDigit(w.label)}.`
         : `The head never sees ${w.token}. If it did, it would say ${w.answer} ` +
-          `(${w.share}); nobody trained it for that. The digit is a ${w.label}.`,
+          `(${w.share}); nobody trained it for that. The digit is ${aDigit(w.label)}.`,
   },
 };
 

@@ -11,7 +11,7 @@ from course_utils import plots
 from course_utils.checkpoints import load_digit_model
 from course_utils.data import LabelledImages
 from course_utils.figures import Figure
-from course_utils.widgets.digits import DigitWidget, within
+from course_utils.widgets.digits import DigitWidget, a_digit, within
 
 DEPTH, TOKENS = 2, 17  # of the digit model
 IN_BLOCK = ("norm1", "attn", "add1", "norm2", "mlp", "add2")
@@ -82,12 +82,12 @@ class ThroughEncoder(DigitWidget):
         leaders = sorted({self.label, *answers.argmax(-1).tolist()})
         who = "[CLS]" if self.token == 0 else f"patch {self.token - 1}"
         return plots.plot_curves(
-            {f"a {k}": answers[:, k] for k in leaders},
+            {a_digit(k): answers[:, k] for k in leaders},
             ylabel="probability",
             xlabel="change of the vector",
             x=range(len(STREAM)),
-            caption=f"What the head would answer for a {self.label} if it read {who} "
-            "so early: 0 embedded, 1 with its position, 2 and 3 after attention and "
+            caption=f"What the head would answer for {a_digit(self.label)} if it read "
+            f"{who} so early: 0 embedded, 1 with its position, 2 and 3 after attention and "
             "MLP of block 0, 4 and 5 of block 1. On the course's site and in a "
             "notebook this figure answers: go from step to step.",
         )
