@@ -87,7 +87,7 @@ class ThroughEncoder(DigitWidget):
             xlabel="change of the vector",
             x=range(len(STREAM)),
             caption=f"What the head would answer for {a_digit(self.label)} if it read "
-            f"{who} so early: 0 embedded, 1 with its position, 2 and 3 after attention and "
-            "MLP of block 0, 4 and 5 of block 1. On the course's site and in a "
+            f"{who} so early: 0 embedded, 1 with its position, 2 and 3 after attention "
+            "and MLP of block 0, 4 and 5 of block 1. On the course's site and in a "
             "notebook this figure answers: go from step to step.",
         )
