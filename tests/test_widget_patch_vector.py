@@ -11,7 +11,15 @@ import torch
 from playwright.sync_api import Browser, Locator, Page
 from torch import Tensor
 from torch.nn import functional as F
-from widget_page import Held, faults, open_widgets, read_canvas, read_facts, read_out
+from widget_page import (
+    Held,
+    faults,
+    open_tables,
+    open_widgets,
+    read_canvas,
+    read_facts,
+    read_out,
+)
 
 from course_utils.checkpoints import load_digit_model
 from course_utils.embedding import conv_to_linear
@@ -126,7 +134,7 @@ def test_the_convolution_gives_the_same_number_on_each_patch(held: Held) -> None
 @pytest.mark.browser
 def test_the_table_holds_every_pixel_weight_and_product(held: Held) -> None:
     pixels, weight, _ = column(PatchVector())
-    held.page.locator("summary").click()
+    open_tables(held.page)
     rows = held.page.locator(".vit-table tbody tr")
     cells = [row.split("\t") for row in rows.all_inner_texts()]
     assert [row[:3] for row in cells] == [
@@ -219,5 +227,5 @@ def test_nothing_is_wrong_with_the_page(
 ) -> None:
     widget = PatchVector(digit=7, patch=9)  # numbers on the darkest grounds
     with open_widgets(browser, tmp_path, widget, width=width, scheme=scheme) as seen:
-        seen.page.locator("summary").click()
+        open_tables(seen.page)
         assert faults(seen.page) == []

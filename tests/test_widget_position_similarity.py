@@ -18,7 +18,7 @@ from torch import Tensor
 from widget_page import (
     Held,
     faults,
-    open_table,
+    open_tables,
     open_widgets,
     read_canvas,
     read_facts,
@@ -220,7 +220,7 @@ def test_the_page_lists_pythons_similarities(held: Held, name: str) -> None:
     h, w = GRIDS[name]
     row, column = h - 1, 1
     held.set(table=name, cell=row * w + column)
-    open_table(held.page)
+    open_tables(held.page)
     cells = held.page.locator("details tbody td").all_inner_texts()
     widget = PositionSimilarity(table=name, cell=row * w + column)
     expected = widget.similarities
@@ -318,6 +318,6 @@ def test_nothing_is_wrong_with_the_page(
     single = {"one patch": (torch.ones(1, 1, 4), (1, 1))}
     two = PositionSimilarity(table="digits resized"), PositionSimilarity(single)
     with open_widgets(browser, tmp_path, *two, width=width, scheme=scheme) as seen:
-        seen.page.locator("summary").first.click()
+        open_tables(seen.page)
         assert faults(seen.page) == []
         assert "NaN" not in seen.page.inner_text("main")

@@ -12,7 +12,7 @@ from torch import Tensor
 from widget_page import (
     Held,
     faults,
-    open_table,
+    open_tables,
     open_widgets,
     read_canvas,
     read_facts,
@@ -128,7 +128,7 @@ def test_every_step_shows_pytorch_s_vector_and_lens(
 ) -> None:
     page, walk = held.page, Walk(digit)
     held.set(digit=digit, token=token)
-    open_table(page)
+    open_tables(page)
     for step in STEPS:
         held.set(step=step)
         vectors, answers = walk.vectors(step), walk.logits(step).softmax(-1)
@@ -157,7 +157,7 @@ def test_the_table_tells_every_token(held: Held) -> None:
     walk = Walk(4)
     vectors, answers = walk.vectors("blocks.1.attn"), walk.logits("blocks.1.attn")
     reads = walk.reads("blocks.1.attn")[0]
-    open_table(held.page)
+    open_tables(held.page)
     rows = held.page.locator(".vit-table tbody tr").all_inner_texts()
     assert len(rows) == 17
     for t, row in enumerate(rows):
@@ -294,5 +294,5 @@ def test_nothing_is_wrong_with_the_page(
 ) -> None:
     widget = ThroughEncoder(digit=8, step="blocks.1.attn", token=7)
     with open_widgets(browser, tmp_path, widget, width=width, scheme=scheme) as seen:
-        seen.page.locator("summary").click()
+        open_tables(seen.page)
         assert faults(seen.page) == []

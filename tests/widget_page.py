@@ -81,10 +81,13 @@ def read_facts(page: Page) -> dict[str, str]:
       ]))""")
 
 
-def open_table(page: Page) -> None:
-    """Open the table under a widget, if it is not open yet; only then does it fill."""
-    page.locator("details").evaluate("(details) => { details.open = true; }")
-    page.locator("details tbody tr").first.wait_for()
+def open_tables(page: Page) -> None:
+    """Open the tables under the widgets, where they are not yet; then they fill."""
+    page.evaluate("""() => {
+      for (const details of document.querySelectorAll("details")) details.open = true;
+    }""")
+    page.wait_for_function("""() => [...document.querySelectorAll("details table")]
+      .every((table) => table.querySelector("tbody tr"))""")
 
 
 def read_canvas(page: Page, selector: str) -> NDArray[np.uint8]:
